@@ -131,6 +131,21 @@ def _before(node: Node) -> Iterator[Node]:
     return iter([*sources, *node.controls])
 
 
+def sweep(step: StepGraph) -> StepGraph:
+    """The step without the nodes that reach no fetch and no target; its `_Arg` nodes stay."""
+    kept: set[Node] = set(step.args)
+    frontier = [*step.retvals, *step.targets]
+    while frontier:
+        node = frontier.pop()
+        if node in kept:
+            continue
+        kept.add(node)
+        frontier += [s for s, _ in node.inputs if s not in kept]
+        if node.controls:
+            frontier += [c for c in node.controls if c not in kept]
+    return step if len(kept) == len(step.nodes) else step.replace([n for n in step.nodes if n in kept])
+
+
 @dataclass
 class Partition:
     """The nodes of one device, with `_Send` and `_Recv` nodes at the cuts. What RegisterGraph carries.

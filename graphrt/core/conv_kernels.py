@@ -5,9 +5,9 @@ Layouts are TensorFlow's: activations [batch, *spatial, channels], or [batch, ch
 multiplier], whose output channel c * multiplier + m comes from input channel c.
 
 float32 on a CPU goes to oneDNN (`onednn_primitives.py`) where it is there; the choice hangs on dtype and
-shapes only, so that equal inputs give equal bits. Everything else is array code for `xp`, numpy or cupy: patches by
-as_strided, a matrix product, blocks over the batch so that the patch matrix stays small. 16-bit floats are
-computed in float32 and rounded once.
+shapes only, so that equal inputs give equal bits. Everything else is array code for `xp`, numpy or cupy:
+patches by as_strided, a matrix product, blocks over the batch so that the patch matrix stays small. 16-bit
+floats are computed in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import onednn_primitives
-from graphrt.core.windows import Window, invalid
+from graphrt.core.windows import Window
 
 Array = Any
 
@@ -43,7 +43,7 @@ def conv(
       window: over the spatial sizes of x, with the kernel sizes of w.
       out: a contiguous array for the result.
     Raises:
-      InvalidArgumentError: x's channels are not a multiple of w's, or w's outputs not of the groups.
+      ValueError: x's channels are not a multiple of w's, or w's outputs not of the groups.
     """
     batch, channels = _batch_and_channels(x.shape, channels_first)
     groups = _groups(channels, w.shape)
@@ -75,7 +75,7 @@ def conv_input_gradient(
     """The gradient of conv(x, w) by x, of shape `x_shape`, for the gradient dy by the output.
 
     Raises:
-      InvalidArgumentError: the shapes do not belong to one convolution.
+      ValueError: the shapes do not belong to one convolution.
     """
     batch, channels = _batch_and_channels(x_shape, channels_first)
     groups = _groups(channels, w.shape)
@@ -115,7 +115,7 @@ def conv_filter_gradient(
     """The gradient of conv(x, w) by w, of shape `w_shape`, for the gradient dy by the output.
 
     Raises:
-      InvalidArgumentError: the shapes do not belong to one convolution.
+      ValueError: the shapes do not belong to one convolution.
     """
     batch, channels = _batch_and_channels(x.shape, channels_first)
     groups = _groups(channels, w_shape)
@@ -148,7 +148,7 @@ def depthwise_conv(
     """Each channel of x convolved with its own filters: output channel c * multiplier + m has w[..., c, m].
 
     Raises:
-      InvalidArgumentError: x and w differ in their channels.
+      ValueError: x and w differ in their channels.
     """
     batch, channels = _batch_and_channels(x.shape, channels_first)
     multiplier = _multiplier(channels, w.shape)
@@ -280,7 +280,7 @@ def _shape(batch: int, spatial: Sequence[int], channels: int, channels_first: bo
 def _groups(channels: int, w_shape: Sequence[int]) -> int:
     *_, inner, outputs = w_shape
     if inner == 0 or channels % inner or outputs % max(channels // inner, 1):
-        raise invalid(
+        raise ValueError(
             f"An input of {channels} channels does not go with a filter of {inner} input "
             f"and {outputs} output channels: the input channels must be a multiple "
             "of the filter's, and the outputs a multiple of their quotient."
@@ -290,7 +290,7 @@ def _groups(channels: int, w_shape: Sequence[int]) -> int:
 
 def _multiplier(channels: int, w_shape: Sequence[int]) -> int:
     if w_shape[-2] != channels:
-        raise invalid(
+        raise ValueError(
             f"A depthwise filter for {w_shape[-2]} channels does not go with an input of {channels}."
         )
     return w_shape[-1]
@@ -298,7 +298,7 @@ def _multiplier(channels: int, w_shape: Sequence[int]) -> int:
 
 def _check_output(dy: Array, expected: tuple[int, ...]) -> None:
     if dy.shape != expected:
-        raise invalid(
+        raise ValueError(
             f"The output's gradient has shape {list(dy.shape)}, but the "
             f"convolution of these sizes has the output shape {list(expected)}."
         )

@@ -177,24 +177,12 @@ class Graph:
                          "`with graph.as_default():`")
 
     def _infer_shapes(self, op: Operation) -> list[TensorShape]:
-        outputs = op.outputs
-        if not outputs:
-            if op.op_def.shape_rule is None:
-                return []
-        rule = op.op_def.shape_rule
-        if rule is None:
-            return [UNKNOWN] * len(outputs)
-        op_def, inputs = op.op_def, op.inputs
-        context = ShapeContext(op_def, op.attrs, inputs)
-        if len(inputs) == len(op_def.inputs) and not any(a.is_sequence for a in op_def.inputs):
-            args: list[Any] = [t._shape for t in inputs]
-        else:
-            args, at = [], 0
-            for arg, n in zip(op_def.inputs, op_def.counts(op_def.inputs, op.attrs)):
-                args.append([t._shape for t in inputs[at:at + n]] if arg.is_sequence else inputs[at]._shape)
-                at += n
+        op_def = op.op_def
+        if op_def.shape_rule is None:
+            return [UNKNOWN] * len(op.outputs)
+        context = ShapeContext(op_def, op.attrs, op.inputs)
         try:
-            made = rule(context, *args)
+            shapes = op_def.infer_shapes(context, [t._shape for t in op.inputs], len(op.outputs))
         except ValueError as error:
             lines = [f"{op.type}: {error}", f"  op       '{op.name}' ({op.type})",
                      f"  built at {source_line(op.location)}"]
@@ -202,12 +190,7 @@ class Graph:
                 lines.append(f"  hint     {error.hint}")  # type: ignore[attr-defined]
             raise ValueError("\n".join(lines)) from None
         for i, handle in context.handles.items():
-            outputs[i].handle = handle
-        if made is None:
-            return [UNKNOWN] * len(outputs)
-        shapes = [made] if isinstance(made, TensorShape) else [UNKNOWN if m is None else m for m in made]
-        if len(shapes) != len(outputs):
-            raise AssertionError(f"the shape rule of {op.type} gives {len(shapes)} shapes for {len(outputs)} outputs")
+            op.outputs[i].handle = handle
         return shapes
 
     def _control_inputs(self, inputs: list[Tensor]) -> list[Operation]:

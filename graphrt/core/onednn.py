@@ -189,10 +189,11 @@ class Library:
         self.execute = slow.dnnl_primitive_execute  # releases the GIL
         self.execute.argtypes = [c_void_p, c_void_p, c_int, c_void_p]
         self.execute.errcheck = _raise_on_failure
-        self.one_thread_only = False
-        self._threads_told = threading.local()
-        self._set_thread_count = getattr(quick, "omp_set_num_threads", None)  # found in what libdnnl links to
-        self.can_run_after_fork = self._set_thread_count is not None or version.cpu_runtime == 1
+        self.forked = False
+        # OpenMP's functions are found in what libdnnl links to; a sequential build has none.
+        self._set_threads = getattr(quick, "omp_set_num_threads", None)
+        self._get_threads = getattr(quick, "omp_get_max_threads", None)
+        self.can_run_after_fork = self._set_threads is not None or version.cpu_runtime == 1
         self.engine = self._new("engine_create", self.CPU_ENGINE, 0)
         self.stream = self._new("stream_create", self.engine, 1)
         self.attributes = self.new_attributes()
@@ -202,11 +203,18 @@ class Library:
         getattr(self, function)(byref(made), *arguments)
         return made
 
-    def obey_thread_limit(self) -> None:
-        """In a forked child: make this thread compute without a team. OpenMP's limit is a thread's own."""
-        if self.one_thread_only and self._set_thread_count and not hasattr(self._threads_told, "one"):
-            self._set_thread_count(1)
-            self._threads_told.one = True
+    @contextmanager
+    def one_thread(self, wanted: bool) -> Iterator[None]:
+        """What is built or run inside uses the calling thread alone, where `wanted` or in a forked child."""
+        if self._set_threads is None or not (wanted or self.forked):
+            yield
+            return
+        before = self._get_threads()
+        self._set_threads(1)
+        try:
+            yield
+        finally:
+            self._set_threads(before)
 
     def strided(self, dims: Sequence[int], strides: Sequence[int]) -> Handle:
         """A float32 memory descriptor; `dims` in oneDNN's logical order, `strides` in elements."""
@@ -252,12 +260,13 @@ class Library:
 def _short_spin() -> Iterator[None]:
     """libgomp reads its spin count when it is loaded: waiting threads spin for about 50 us, then sleep.
 
-    Its default of some milliseconds takes the cores from every other thread pool between two primitives. A
-    choice that the user made in the environment stays, and the environment is as before afterwards.
+    Its default of 6 ms takes the cores from every other thread pool between two primitives, and where others
+    are busy it is slower itself (2.5 ms a call against 1.2). A choice that the user made in the environment
+    stays, and the environment is as before afterwards.
     """
     chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not chosen:
-        os.environ["GOMP_SPINCOUNT"] = "20000"
+        os.environ["GOMP_SPINCOUNT"] = "2000"
     try:
         yield
     finally:
@@ -324,7 +333,7 @@ def _go_on_in_child() -> None:
     compute_lock.release()
     if _loaded and _loaded[0]:
         if _loaded[0].can_run_after_fork:
-            _loaded[0].one_thread_only = True
+            _loaded[0].forked = True
         else:
             _loaded = None, Availability(False, reason=f"{_loaded[0].path} cannot go on after a fork")
 
@@ -369,10 +378,15 @@ class Program:
     """A sequence of primitives over memory. Build it with the methods, then call it with addresses.
 
     Args of a call: one address for each `external`, in the order in which those were declared.
+
+    Attributes:
+      serial: runs on the calling thread alone; for programs built under `library.one_thread(True)`.
+      implementations: oneDNN's name for the code of each step.
     """
 
     def __init__(self, library: Library):
         self.library = library
+        self.serial = False
         self.implementations: list[str] = []
         self._external: list[Handle] = []
         self._internal: list[tuple[Handle, int]] = []
@@ -441,8 +455,7 @@ class Program:
 
     def __call__(self, *addresses: int) -> None:
         set_address = self.library.memory_set_data_handle
-        with compute_lock:
-            self.library.obey_thread_limit()
+        with compute_lock, self.library.one_thread(self.serial):
             base, owner = _scratch.reserve(self._size)
             if base != self._base:
                 for memory, offset in self._internal:

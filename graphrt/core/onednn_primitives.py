@@ -1,20 +1,22 @@
 """Convolution, pooling and local response normalisation as oneDNN programs, on float32 NumPy arrays.
 
 Every function returns False, having done nothing, where oneDNN is not there or has no implementation worth
-using; the caller then takes the NumPy kernel. Arrays are C-contiguous and not empty. Programs are kept for each
-combination of shapes and attributes, the least recently used forgotten first.
+using; the caller then takes the NumPy kernel. Arrays are C-contiguous and not empty. Programs are kept for
+each combination of shapes and attributes, the least recently used forgotten first.
 
-Layouts: channels-last activations stay as they are where oneDNN has fast code for that; channels-first ones go
-through oneDNN's own layout, which costs two copies and saves more (a convolution over 56x56x64: 20 ms against
-15). A filter goes to the layout that the primitive prefers, and back for a filter gradient: filters are small.
-Reference code is never used: a backward convolution in it took 1.1 s against 14 ms.
+Layouts: channels-last activations stay as they are where oneDNN has fast code for that; channels-first ones
+go through oneDNN's own layout, which costs two copies and saves more (a convolution over 56x56x64: 20 ms
+against 15). A filter goes to the layout that the primitive prefers, and back for a filter gradient: filters
+are small. Reference code is never used: a backward convolution in it took 1.1 s against 14 ms.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from ctypes import c_int64
+from math import prod
 
 import numpy as np
 
@@ -35,6 +37,9 @@ LAYOUT_OF = {
     WORKSPACE: 135,
 }
 """The dnnl_query_*_md of each argument."""
+
+SERIAL_BELOW = 100_000
+"""Elements read by a pooling below which a team of threads costs more than it gains (about 20 us of work)."""
 
 KEPT_PROGRAMS = 512
 _programs: OrderedDict[Hashable, Program | None] = OrderedDict()
@@ -88,7 +93,12 @@ def convolution(
         _run_between(program, descriptor, inputs, DST, target)
         return program
 
-    return _run(key, build, (x, w, out) if bias is None else (x, w, bias, out))
+    return _run(
+        key,
+        build,
+        (x, w, out) if bias is None else (x, w, bias, out),
+        _convolution_work(out, w, channels_first),
+    )
 
 
 def convolution_input_gradient(
@@ -126,7 +136,7 @@ def convolution_input_gradient(
         _run_between(program, descriptor, {DIFF_DST: target, WEIGHTS: weights}, DIFF_SRC, source)
         return program
 
-    return _run(key, build, (dy, w, out))
+    return _run(key, build, (dy, w, out), _convolution_work(dy, w, channels_first))
 
 
 def convolution_filter_gradient(
@@ -165,7 +175,7 @@ def convolution_filter_gradient(
         _run_between(program, descriptor, {SRC: source, DIFF_DST: target}, DIFF_WEIGHTS, weights)
         return program
 
-    return _run(key, build, (x, dy, out))
+    return _run(key, build, (x, dy, out), _convolution_work(dy, out, channels_first))
 
 
 def max_pooling(x: np.ndarray, window: Window, out: np.ndarray, *, channels_first: bool = False) -> bool:
@@ -190,7 +200,7 @@ def _pooling(algorithm: int, x: np.ndarray, window: Window, out: np.ndarray, cha
         _run_between(program, descriptor, {SRC: source}, DST, target)
         return program
 
-    return _run(key, build, (x, out))
+    return _run(key, build, (x, out), out.size * prod(window.kernel))
 
 
 def average_pooling_gradient(
@@ -209,7 +219,7 @@ def average_pooling_gradient(
         _run_between(program, descriptor, {DIFF_DST: target}, DIFF_SRC, source)
         return program
 
-    return _run(key, build, (dy, out))
+    return _run(key, build, (dy, out), dy.size * prod(window.kernel))
 
 
 def max_pooling_gradient(
@@ -236,7 +246,7 @@ def max_pooling_gradient(
         _write(program, backward, {DIFF_DST: ddst, WORKSPACE: winners}, DIFF_SRC, source)
         return program
 
-    return _run(key, build, (x, dy, out))
+    return _run(key, build, (x, dy, out), dy.size * prod(window.kernel))
 
 
 def response_normalisation(
@@ -254,7 +264,7 @@ def response_normalisation(
         _run_between(program, descriptor, {SRC: source}, DST, source)
         return program
 
-    return _run(key, build, (x, out))
+    return _run(key, build, (x, out), x.size * size)
 
 
 def implementations() -> dict[Hashable, list[str]]:
@@ -269,7 +279,12 @@ def forget_programs() -> None:
         _programs.clear()
 
 
-def _run(key: Hashable, build: Callable[[Library], Program | None], arrays: Sequence[np.ndarray]) -> bool:
+os.register_at_fork(after_in_child=forget_programs)  # they were built for the parent's number of threads
+
+
+def _run(
+    key: Hashable, build: Callable[[Library], Program | None], arrays: Sequence[np.ndarray], work: int
+) -> bool:
     """Run the program of `key` on `arrays`, building it at the first call; False where there is none."""
     found = library()
     if found is None:
@@ -279,7 +294,7 @@ def _run(key: Hashable, build: Callable[[Library], Program | None], arrays: Sequ
             _programs.move_to_end(key)
             program = _programs[key]
         else:
-            program = _programs[key] = _build(found, build)
+            program = _programs[key] = _build(found, build, serial=work < SERIAL_BELOW)
             if len(_programs) > KEPT_PROGRAMS:
                 _programs.popitem(last=False)
         if program is None:
@@ -288,13 +303,22 @@ def _run(key: Hashable, build: Callable[[Library], Program | None], arrays: Sequ
         return True
 
 
-def _build(found: Library, build: Callable[[Library], Program | None]) -> Program | None:
+def _build(found: Library, build: Callable[[Library], Program | None], serial: bool) -> Program | None:
     try:
-        return build(found)
+        with found.one_thread(serial):
+            program = build(found)
     except OneDNNError as error:
         if error.status not in UNSUPPORTED:
             raise
         return None
+    if program is not None:
+        program.serial = serial
+    return program
+
+
+def _convolution_work(y: np.ndarray, w: np.ndarray, channels_first: bool) -> int:
+    """In the unit of SERIAL_BELOW: 16 multiplications cost what one element of a pooling does."""
+    return y.size * w.size // (16 * y.shape[1 if channels_first else -1])
 
 
 def _run_between(

@@ -1,15 +1,15 @@
 """Philox4x32-10 streams as TensorFlow's random ops use them: keys, counters, blocks of words, and op state.
 
-A **stream** is a key (64 bits) and a counter (128 bits). The block at a counter is four 32-bit words; the next
-block is at the counter plus one. An op's seeds start its stream: the key is `seed`, the counter `seed2 * 2**64`.
-Each run of a kernel reserves 256 blocks for each output element, used or not, and the next run goes on behind
-them (`GuardedPhilox`); a stateless op draws from a `Stream` of its own. What becomes of the words is in
-distributions.py.
+A **stream** is a key (64 bits) and a counter (128 bits). The block at a counter is four 32-bit words; the
+next block is at the counter plus one. An op's seeds start its stream: the key is `seed`, the counter `seed2 *
+2**64`. Each run of a kernel reserves 256 blocks for each output element, used or not, and the next run goes
+on behind them (`GuardedPhilox`); a stateless op draws from a `Stream` of its own. What becomes of the words
+is in distributions.py.
 
 Cost: 12,800 blocks (51,200 words) take 310 us with NumPy, 48 us with the compiled function of philox_jit.py
-(numba), which loads in the background once a process has drawn 16 million words; the bits are the same. Up to 16
-words are drawn with Python's integers, 4 us a block, where NumPy's calls would cost 50 us. Scratch arrays belong to
-the thread that draws and stay below 2 MB.
+(numba), which loads in the background once a process has drawn 16 million words; the bits are the same. Up to
+16 words are drawn with Python's integers, 4 us a block, where NumPy's calls would cost 50 us. Scratch arrays
+belong to the thread that draws and stay below 2 MB.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _U0, _U1 = np.uint64(_M0), np.uint64(_M1)
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A place in a Philox stream: key < 2**64, counter < 2**128. A value; drawing from it does not move it."""
+    """A place in a Philox stream: key < 2**64, counter < 2**128. A value: drawing does not move it."""
 
     key: int
     counter: int
@@ -49,7 +49,7 @@ class Stream:
 
     @classmethod
     def of_stateless_seed(cls, seed: Sequence[int] | np.ndarray) -> Stream:
-        """The stream of a stateless op: both seeds scrambled by one block, so that neither needs to be strong."""
+        """The stream of a stateless op: the seeds scrambled by one block, so neither needs to be strong."""
         first, second = (int(s) & _ALL64 for s in seed)
         a, b, c, d = block(0x02461E29_3EC8F720, second << 64 | first)
         return cls(b << 32 | a, (d << 32 | c) << 64)
@@ -143,8 +143,8 @@ class Compiled:
         except ImportError:
             return False
         except Exception as error:  # numba's own errors share no base with anything here
-            warnings.warn(f"numba could not compile the random number generator, which stays on NumPy (same values, "
-                          f"slower): {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn("numba could not compile the random number generator, which stays on NumPy (same "
+                          f"values, slower): {error}", RuntimeWarning, stacklevel=2)
             return False
         self.swap, self.fill = philox_jit.swap, philox_jit.fill
         return True
@@ -200,8 +200,8 @@ def fill_words(stream: Stream, words: np.ndarray, stride: int = 1, keep: int = _
 def _fill_chunk(key: int, lowest: np.ndarray, upper: int, words: np.ndarray) -> None:
     """The blocks at counters `upper * 2**32 + lowest`; `lowest` (uint64, below 2**32) is overwritten.
 
-    A block's state is two uint64: x = (word 0, word 1) and y = (word 2, word 3), the first one high. A round is
-    x, y = low(y's high half * M1, x's low half up), likewise: the products need no masks. In the first two
+    A block's state is two uint64: x = (word 0, word 1) and y = (word 2, word 3), the first one high. A round
+    is x, y = low(y's high half * M1, x's low half up), likewise: the products need no masks. In the first two
     rounds one of them is still the same for every block, a plain int.
     """
     k0, k1 = key & _LOW, key >> 32
@@ -248,7 +248,7 @@ def _interleave(x: np.ndarray, y: np.ndarray, words: np.ndarray) -> None:
 
 
 def words_at(stream: Stream, blocks: np.ndarray) -> np.ndarray:
-    """The words [n, 4] of the blocks at `blocks` (uint64 [n], any order) behind the stream's place: a fresh array."""
+    """The words, a fresh [n, 4], of the blocks `blocks` (uint64 [n], any order) after the stream's place."""
     words = np.empty((blocks.size, 4), np.uint32)
     low, high = stream.counter & _ALL64, stream.counter >> 64
     counters = blocks + np.uint64(low)

@@ -1,8 +1,10 @@
-"""The Philox block function and the shuffle's swaps, compiled by numba: the same values as philox.py's, faster.
+"""The Philox block function and the shuffle's swaps, compiled by numba: the same values as philox.py's,
+faster.
 
-Importing this module imports numba and compiles (or loads numba's on-disk cache), 0.5 to 2 s, so philox.py does
-it in the background once a process has drawn enough to win that back. The ten rounds are written out and the
-output is flat because LLVM vectorises the loop only in that form: 48 us instead of 155 us for 12,800 blocks.
+Importing this module imports numba and compiles (or loads numba's on-disk cache), 0.5 to 2 s, so philox.py
+does it in the background once a process has drawn enough to win that back. The ten rounds are written out and
+the output is flat because LLVM vectorises the loop only in that form: 48 us instead of 155 us for 12,800
+blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def _raised(k, weyl, times):
 
 @njit(void(nb.uint32[::1], *[nb.uint64] * 9), nogil=True, cache=True)
 def fill(words, c0, stride, c1, c2, c3, k0, k1, keep, ones):
-    """`(word & keep) | ones` of the words of the blocks at c0, c0 + stride, ...: four to a block, words.size // 4 blocks.
+    """`(word & keep) | ones` of the words of the blocks at c0, c0 + stride, ...: four to a block, words.size
+    // 4 blocks.
 
     c0 + stride * blocks does not pass 2**32 inside a call: c1 is not carried into.
     """

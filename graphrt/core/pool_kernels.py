@@ -18,7 +18,7 @@ import numpy as np
 
 from graphrt.core import onednn_primitives
 from graphrt.core.conv_kernels import accumulator, onednn_did, result_array
-from graphrt.core.windows import Window, invalid
+from graphrt.core.windows import Window
 
 Array = Any
 
@@ -71,7 +71,7 @@ def max_pool_gradient_gradient(
 ) -> Array:
     """The gradient of max_pool_gradient(x, dy) by dy: of each window, the ddx of the input that won it."""
     if ddx.shape != x.shape:
-        raise invalid(
+        raise ValueError(
             f"The gradient has shape {list(ddx.shape)}, the pooled input "
             f"{list(x.shape)}: they must be the same."
         )
@@ -215,7 +215,7 @@ def _flat_indices(argmax: Array, x_shape: Sequence[int], include_batch_in_index:
         size = prod(x_shape[1:])
         flat = argmax + (xp.arange(argmax.shape[0]) * size).reshape(-1, *(1 for _ in argmax.shape[1:]))
     if argmax.size and not (0 <= int(argmax.min()) and int(argmax.max()) < size):
-        raise invalid(
+        raise ValueError(
             f"argmax holds indices from {int(argmax.min())} to {int(argmax.max())}: "
             f"they must lie in [0, {size})."
         )
@@ -235,7 +235,7 @@ def _pooled_shape(x: Array, window: Window, channels_first: bool) -> tuple[int, 
 def _check_output(dy: Array, x: Array, window: Window, channels_first: bool) -> None:
     expected = _pooled_shape(x, window, channels_first)
     if dy.shape != expected:
-        raise invalid(
+        raise ValueError(
             f"The output's gradient has shape {list(dy.shape)}, but pooling "
             f"an input of shape {list(x.shape)} gives {list(expected)}."
         )

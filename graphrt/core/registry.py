@@ -39,6 +39,7 @@ resource are the `VariableState` or other resource object itself.
   overwrites      flat inputs whose buffer `out` may be (same shape and dtype, last use)
   host_inputs, host_outputs   indices of arguments that stay in host memory on a GPU, or ALL
   cpu_only        no GPU kernel
+  keeps_inputs    may hold its inputs' arrays after it returns (by default: stateful, asynchronous and blocking ops)
   unfoldable      never constant-folded though stateless
 """
 
@@ -85,6 +86,7 @@ class OpDef:
         self.cpu_only: bool = fact("cpu_only", False)
         self.unfoldable: bool = fact("unfoldable", False)
         self.samples: list[Any] = fact("samples", [])
+        self.keeps_inputs: bool = fact("keeps_inputs", self.stateful or self.asynchronous or self.blocking)
         self.has_hoist = hasattr(impl, "hoist")
         self.shape_rule: Callable[..., Any] | None = fact("shape", None)
         self.gradient: Callable[..., Any] | None = fact("gradient", None)
@@ -132,6 +134,26 @@ class OpDef:
     def counts(self, args: list[Arg], attrs: dict[str, Any]) -> list[int]:
         """How many tensors each of `args` has under `attrs`."""
         return [attrs[a.number_attr] if a.number_attr else len(attrs[a.list_attr]) if a.list_attr else 1 for a in args]
+
+    def infer_shapes(self, context: Any, flat: list[TensorShape], count: int) -> list[TensorShape]:
+        """The `count` output shapes that the shape rule gives for flat input shapes; ValueError where they do not fit."""
+        rule = self.shape_rule
+        if rule is None:
+            return [UNKNOWN] * count
+        if len(flat) == len(self.inputs) and not any(a.is_sequence for a in self.inputs):
+            args: list[Any] = flat
+        else:
+            args, at = [], 0
+            for arg, n in zip(self.inputs, self.counts(self.inputs, context.attrs)):
+                args.append(flat[at:at + n] if arg.is_sequence else flat[at])
+                at += n
+        made = rule(context, *args)
+        if made is None:
+            return [UNKNOWN] * count
+        shapes = [made] if isinstance(made, TensorShape) else [UNKNOWN if m is None else m for m in made]
+        if len(shapes) != count:
+            raise AssertionError(f"the shape rule of {self.name} gives {len(shapes)} shapes for {count} outputs")
+        return shapes
 
     def types(self, args: list[Arg], attrs: dict[str, Any]) -> list[DType]:
         """The dtype of each flat tensor of `args` under `attrs`; reference types where the argument is a Ref."""

@@ -1,175 +1,157 @@
 """Gamma and Poisson numbers, by TensorFlow's rejection methods and from the same words.
 
-Every output has 256 blocks of its own, whatever the others take, so all outputs are tried together: a round of
-the loop draws for those that are still open. Arithmetic is in the dtype of the parameters (Poisson of half: float32),
-step by step as in the kernels, so that the same tries are accepted; where NumPy's log differs by an ulp a try on
-the edge may fall the other way, about once in 10**7 outputs.
+Every output has 256 blocks of its own, whatever the others take, so all outputs are tried together: a round
+of the loop draws for those that are still open. Arithmetic is in float64 for every dtype, step by step as in
+the kernels, so that the same tries are accepted.
 
-Cost: 1 to 2 us an output.
+Cost: about 1 us an output.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from graphrt.core.distributions import Source, box_muller, uniforms_of_words
+from graphrt.core.distributions import Source, as_doubles, box_muller
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.philox import BLOCKS_PER_OUTPUT, CHUNK, Stream, words_at
+
+_PER_BLOCK = 2  # float64 numbers
 
 
 class _Tries:
     """The generators of many outputs: each one's next block, and what it drew and has not used yet."""
 
-    def __init__(self, stream: Stream, outputs: np.ndarray, dtype: np.dtype) -> None:
-        self.stream, self.dtype = stream, dtype
+    def __init__(self, stream: Stream, outputs: np.ndarray) -> None:
+        self.stream = stream
         self.next_block = outputs.astype(np.uint64) * np.uint64(BLOCKS_PER_OUTPUT)
-        self.per = 2 if dtype == np.float64 else 4
-        self.left: dict[Any, np.ndarray] = {}
-        self.drawn: dict[Any, np.ndarray] = {}
+        count = outputs.size
+        self._uniform = np.zeros(count, np.int64), np.empty((count, _PER_BLOCK))
+        self._normal = np.zeros(count, np.int64), np.empty((count, _PER_BLOCK))
 
     def uniform(self, rows: np.ndarray) -> np.ndarray:
         """One number in [0, 1) for each of the outputs `rows`."""
-        return self._next(uniforms_of_words, rows)
+        return self._next(*self._uniform, as_doubles, rows)
 
     def normal(self, rows: np.ndarray) -> np.ndarray:
         """One standard normal number for each of the outputs `rows`."""
-        return self._next(box_muller, rows)
+        return self._next(*self._normal, box_muller, rows)
 
-    def _next(self, convert: Any, rows: np.ndarray) -> np.ndarray:
-        if convert not in self.left:
-            self.left[convert] = np.zeros(self.next_block.size, np.int64)
-            self.drawn[convert] = np.empty((self.next_block.size, self.per), self.dtype)
-        left, drawn = self.left[convert], self.drawn[convert]
+    def _next(self, left: np.ndarray, drawn: np.ndarray, convert: Any, rows: np.ndarray) -> np.ndarray:
         empty = rows[left[rows] == 0]
         if empty.size:
-            words = words_at(self.stream, self.next_block[empty]).reshape(-1)
+            made = np.empty(empty.size * _PER_BLOCK)
+            convert(words_at(self.stream, self.next_block[empty]).reshape(-1), made)
             self.next_block[empty] += np.uint64(1)
-            made = np.empty(words.size * self.per // 4, np.float64 if self.per == 2 else np.float32)
-            convert(words, made)
-            if self.dtype == np.float16 and convert is uniforms_of_words:
-                made = (words & np.uint32(0x3FF)) / np.float32(1024)
-            drawn[empty] = made.reshape(-1, self.per)
-            left[empty] = self.per
+            drawn[empty] = made.reshape(-1, _PER_BLOCK)
+            left[empty] = _PER_BLOCK
         left[rows] -= 1
         return drawn[rows, left[rows]]  # the last of a block first
 
 
-def _outputs(source: Source, samples: int, parameters: np.ndarray) -> tuple[Stream, list[np.ndarray]]:
-    """The draw's stream and the numbers of its outputs, in chunks: all samples of the first parameter come first."""
-    total = samples * parameters.size
-    numbers = np.arange(total)
-    return source.reserve(total * BLOCKS_PER_OUTPUT), [numbers[i : i + CHUNK] for i in range(0, total, CHUNK)]
+def _draw(source: Source, samples: int, parameter: np.ndarray, dtype: Any,
+          method: Callable[[_Tries, np.ndarray], np.ndarray]) -> np.ndarray:  # fmt: skip
+    """[samples, *parameter.shape] of `dtype`. Outputs are numbered with all samples of the first parameter first."""
+    made = np.empty((parameter.size, samples), dtype)
+    if made.size:
+        stream = source.reserve(made.size * BLOCKS_PER_OUTPUT)
+        each = parameter.reshape(-1).astype(np.float64)
+        flat, outputs = made.reshape(-1), np.arange(made.size)
+        with np.errstate(all="ignore"):
+            for start in range(0, made.size, CHUNK):
+                chosen = outputs[start : start + CHUNK]
+                flat[chosen] = method(_Tries(stream, chosen), each[chosen // samples])
+    return np.ascontiguousarray(made.T).reshape(samples, *parameter.shape)
 
 
 def gamma(source: Source, samples: int, alpha: np.ndarray) -> np.ndarray:
-    """Gamma numbers of rate 1: [samples, *alpha.shape], half, float32 or float64 as `alpha`, the shape parameter.
-
-    Raises:
-      InvalidArgumentError: no samples or no alphas are asked for.
-    """
-    for count, what in ((samples, "shape"), (alpha.size, "alpha")):
-        if count <= 0:
-            raise InvalidArgumentError(None, None, f"Input {what} should have non-zero element count, got: {count}")
-    flat, number = alpha.reshape(-1), alpha.dtype.type
-    made = np.empty((flat.size, samples), alpha.dtype)
-    stream, chunks = _outputs(source, samples, flat)
-    with np.errstate(all="ignore"):
-        for outputs in chunks:
-            made.reshape(-1)[outputs] = _gamma(_Tries(stream, outputs, alpha.dtype), flat[outputs // samples], number)
-    return np.ascontiguousarray(made.T).reshape(samples, *alpha.shape)
+    """Gamma numbers of rate 1: [samples, *alpha.shape], floating as `alpha`, the shape parameter."""
+    return _draw(source, samples, alpha, alpha.dtype, _gamma)
 
 
-def _gamma(tries: _Tries, alpha: np.ndarray, number: Any) -> np.ndarray:
-    """Marsaglia and Tsang: the cube of a normal number, scaled; an alpha below 1 is raised by one and corrected."""
-    raised = alpha < number(1)
-    third = number(1) / number(3)
-    d = alpha + np.where(raised, number(2) / number(3), -third)
-    c = third / np.sqrt(d)
+def _gamma(tries: _Tries, alpha: np.ndarray) -> np.ndarray:
+    """Marsaglia and Tsang: the cube of a normal number, scaled; an alpha below 1 is raised by one and
+    corrected. Alpha 1 is the exponential distribution."""
     result = np.empty_like(alpha)
-    rows = np.arange(alpha.size)
+    rows = np.flatnonzero(alpha == 1)
+    result[rows] = -np.log1p(-tries.uniform(rows))
+    raised = alpha < 1
+    d = alpha + np.where(raised, 2.0 / 3, -1.0 / 3)
+    c = 1.0 / 3 / np.sqrt(d)
+    rows = np.flatnonzero(alpha != 1)
     while rows.size:
         x = tries.normal(rows)
-        v = number(1) + c[rows] * x
-        valid = ~(v <= number(0))
+        v = 1 + c[rows] * x
+        valid = ~(v <= 0)
         tried, x, v = rows[valid], x[valid], v[valid]
         v = v * v * v
         u = tries.uniform(tried)
-        squeezed = u < number(1) - number(0.0331) * (x * x) * (x * x)
-        exact = np.log(u) < number(0.5) * x * x + d[tried] * (number(1) - v + np.log(v))
-        accepted = squeezed | exact
+        squeezed = u < 1 - 0.0331 * (x * x) * (x * x)
+        accepted = squeezed | (np.log(u) < 0.5 * x * x + d[tried] * (1 - v + np.log(v)))
         done = tried[accepted]
         result[done] = d[done] * v[accepted]
         low = done[raised[done]]
-        if low.size:
-            result[low] *= tries.uniform(low) ** (number(1) / alpha[low])
-        open_ = np.ones(alpha.size, bool)
-        open_[done] = False
-        rows = rows[open_[rows]]
+        result[low] *= tries.uniform(low) ** (1 / alpha[low])
+        still_open = ~valid
+        still_open[valid] = ~accepted
+        rows = rows[still_open]
     return result
 
 
 def poisson(source: Source, samples: int, rate: np.ndarray, dtype: Any) -> np.ndarray:
-    """Poisson numbers: [samples, *rate.shape] of `dtype` (half, float32, float64, int32 or int64).
+    """Poisson numbers of mean `rate`: [samples, *rate.shape] of `dtype`, floating or integer.
 
-    Args:
-      rate: the mean, half (computed in float32), float32, float64, int32 or int64 (computed in float64).
+    A rate below 0 gives 0, an infinite one infinity.
+
     Raises:
-      InvalidArgumentError: there is no rate.
+      InvalidArgumentError: a rate is NaN (TensorFlow's kernel would not end), or infinite for an integer dtype.
     """
-    made = np.empty((rate.size, samples), dtype)
-    if samples:
-        if rate.size == 0:
-            raise InvalidArgumentError(None, None, "Input rate should have non-zero element count, got: 0")
-        working = np.dtype(np.float32 if rate.dtype in (np.float16, np.float32) else np.float64)
-        flat = rate.reshape(-1).astype(working)
-        stream, chunks = _outputs(source, samples, flat)
-        with np.errstate(all="ignore"):
-            for outputs in chunks:
-                drawn = _poisson(_Tries(stream, outputs, working), flat[outputs // samples], working.type)
-                made.reshape(-1)[outputs] = drawn
-    return np.ascontiguousarray(made.T).reshape(samples, *rate.shape)
+    bad = np.isnan(rate) if np.dtype(dtype).kind not in "iu" else ~(rate < np.inf)
+    if bad.any():
+        place = [int(i) for i in np.argwhere(bad)[0]]
+        message = f"no {np.dtype(dtype)} can be drawn for rate {rate[tuple(place)]} at {place}"
+        raise InvalidArgumentError(None, None, message)
+    return _draw(source, samples, rate, dtype, _poisson)
 
 
-def _poisson(tries: _Tries, rate: np.ndarray, number: Any) -> np.ndarray:
-    result = np.full_like(rate, np.nan)
-    _poisson_by_products(tries, rate, np.flatnonzero((rate < 10) & (rate >= 0)), result, number)
-    _poisson_by_transform(tries, rate, np.flatnonzero((rate >= 10) & np.isfinite(rate)), result, number)
+def _poisson(tries: _Tries, rate: np.ndarray) -> np.ndarray:
+    result = np.full_like(rate, np.inf)
+    _poisson_by_products(tries, rate, np.flatnonzero(rate < 10), result)
+    _poisson_by_transform(tries, rate, np.flatnonzero((rate >= 10) & (rate < np.inf)), result)
     return result
 
 
-def _poisson_by_products(tries: _Tries, rate: np.ndarray, rows: np.ndarray, result: np.ndarray, number: Any) -> None:
+def _poisson_by_products(tries: _Tries, rate: np.ndarray, rows: np.ndarray, result: np.ndarray) -> None:
     """Knuth: how many uniform numbers it takes until their product is below exp(-rate)."""
     floor = np.exp(-rate)
-    product, count = np.ones_like(rate), number(0)
+    product, count = np.ones_like(rate), 0
     while rows.size:
         product[rows] *= tries.uniform(rows)
         done = product[rows] <= floor[rows]
         result[rows[done]] = count
-        rows, count = rows[~done], count + number(1)
+        rows, count = rows[~done], count + 1
 
 
-def _poisson_by_transform(tries: _Tries, rate: np.ndarray, rows: np.ndarray, result: np.ndarray, number: Any) -> None:
+def _poisson_by_transform(tries: _Tries, rate: np.ndarray, rows: np.ndarray, result: np.ndarray) -> None:
     """Hoermann's transformed rejection, for rates of 10 and more."""
     log_rate = np.log(rate)
-    b = number(0.931) + number(2.53) * np.sqrt(rate)
-    a = number(-0.059) + number(0.02483) * b
-    inverse_alpha = number(1.1239) + number(1.1328) / (b - number(3.4))
+    b = 0.931 + 2.53 * np.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
     while rows.size:
-        u = tries.uniform(rows) - number(0.5)
+        u = tries.uniform(rows) - 0.5
         v = tries.uniform(rows)
-        shifted = number(0.5) - np.abs(u)
+        near = 0.5 - np.abs(u)
         a_, b_, rate_ = a[rows], b[rows], rate[rows]
-        k = np.floor((number(2) * a_ / shifted + b_) * u + rate_ + number(0.43))
-        squeezed = (shifted >= number(0.07)) & (v <= number(0.9277) - number(3.6224) / (b_ - number(2)))
-        tested = np.flatnonzero(~squeezed & ~((k < 0) | ((shifted < number(0.013)) & (v > shifted))))
-        accepted = squeezed.copy()
-        if tested.size:
-            log_factorial = np.fromiter(map(math.lgamma, (k[tested] + number(1)).tolist()), number, tested.size)
-            s = np.log(v[tested] * inverse_alpha[rows][tested]
-                       / (a_[tested] / (shifted[tested] * shifted[tested]) + b_[tested]))  # fmt: skip
-            accepted[tested] = s <= -rate_[tested] + k[tested] * log_rate[rows][tested] - log_factorial
+        k = np.floor((2 * a_ / near + b_) * u + rate_ + 0.43)
+        accepted = (near >= 0.07) & (v <= 0.9277 - 3.6224 / (b_ - 2))
+        tested = np.flatnonzero(~accepted & ~((k < 0) | ((near < 0.013) & (v > near))))
+        near, k_tested = near[tested], k[tested]
+        log_factorial = np.fromiter(map(math.lgamma, (k_tested + 1).tolist()), np.float64, tested.size)
+        s = np.log(v[tested] * inverse_alpha[rows][tested] / (a_[tested] / (near * near) + b_[tested]))
+        accepted[tested] = s <= -rate_[tested] + k_tested * log_rate[rows][tested] - log_factorial
         result[rows[accepted]] = k[accepted]
         rows = rows[~accepted]

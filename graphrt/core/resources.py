@@ -56,6 +56,17 @@ class VariableState(Resource):
             raise self.uninitialized()
         return array
 
+    def live(self) -> Any:
+        """The memory itself, as a reference is read: no snapshot, no lock.
+
+        Raises:
+          FailedPreconditionError: it was not initialised.
+        """
+        array = self.array
+        if array is None:
+            raise self.uninitialized()
+        return array
+
     def uninitialized(self) -> FailedPreconditionError:
         return FailedPreconditionError(None, None, f"Attempting to use uninitialized value {self.name}: run its initializer "
                                        "(tf.global_variables_initializer()) in this session first")

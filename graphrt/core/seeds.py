@@ -1,7 +1,8 @@
 """The two seeds of a random op, from its graph's seed and its own.
 
-TensorFlow's rule: with neither given the op is not seeded (None, None: its kernel takes a seed of its own); with
-one given the other has a default; a pair (0, 0), which kernels read as "not seeded", becomes (0, 2**31 - 1).
+TensorFlow's rule: with neither given the op is not seeded (None, None: its kernel takes a seed of its own);
+with one given the other has a default; a pair (0, 0), which kernels read as "not seeded", becomes (0, 2**31 -
+1).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def op_seeds(graph_seed: int | None, op_seed: int | None, last_id: int) -> tuple
     Args:
       graph_seed: what `set_random_seed` gave the graph, or None.
       op_seed: the op's own seed argument, or None.
-      last_id: the op's seed where only the graph has one. TensorFlow 1 takes the number of the graph's last node;
+      last_id: the op's seed where only the graph has one. TensorFlow 1 takes the number of the graph's last
+      node;
         TensorFlow 2, in v1 graphs too, how many ops of the graph took this default before.
     Returns:
       Two ints, or (None, None) where neither seed is given.

@@ -18,6 +18,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from graphrt.core.dtypes import BY_NAME, DType, as_dtype
 from graphrt.core.shapes import TensorShape
 
@@ -193,7 +195,7 @@ def _convert(kind: str, value: Any) -> Any:
             raise TypeError("not a bool")
         return bool(value)
     if kind == "float":
-        return float(value)
+        return float(np.float32(value))  # what the wire keeps of it
     if kind == "string":
         if isinstance(value, str):
             return value.encode()

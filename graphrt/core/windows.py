@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from graphrt.core.errors import InvalidArgumentError
-
 Ints = tuple[int, ...]
 
 
@@ -73,10 +71,6 @@ class Window:
                 yield k, slice(start, last * stride + offset + 1, stride), slice(first, last + 1)
 
 
-def invalid(message: str) -> InvalidArgumentError:
-    return InvalidArgumentError(None, None, message)
-
-
 def output_size(
     size: int, kernel: int, stride: int, dilation: int, padding: str, explicit: tuple[int, int] = (0, 0)
 ) -> int:
@@ -103,14 +97,14 @@ def window(
     Args:
       padding: "SAME", "VALID" or "EXPLICIT"; then `explicit` has (before, after) for each spatial dimension.
     Raises:
-      InvalidArgumentError: a stride, dilation or kernel size below 1, a negative padding, or a kernel that
+      ValueError: a stride, dilation or kernel size below 1, a negative padding, or a kernel that
         reaches further than the padded input.
     """
     rank = len(input)
     dilations = dilations or (1,) * rank
     explicit = explicit if padding == "EXPLICIT" and explicit else ((0, 0),) * rank
     if not len(kernel) == len(strides) == len(dilations) == len(explicit) == rank:
-        raise invalid(
+        raise ValueError(
             f"{rank} spatial dimensions need {rank} kernel sizes, strides, "
             f"dilations and paddings, got {kernel}, {strides}, {dilations}, {explicit}."
         )
@@ -121,13 +115,13 @@ def window(
         ("padding", sum(explicit, ()), 0),
     ):
         if min(values, default=least) < least:
-            raise invalid(f"Every {what} must be at least {least}, got {list(values)}.")
+            raise ValueError(f"Every {what} must be at least {least}, got {list(values)}.")
     output, before, after = [], [], []
     for size, k, s, d, pads in zip(input, kernel, strides, dilations, explicit, strict=True):
         count = output_size(size, k, s, d, padding, pads)
         reach = (k - 1) * d + 1
         if count < 0:
-            raise invalid(
+            raise ValueError(
                 f"A kernel of {k} with dilation {d} reaches over {reach} inputs, "
                 f"the padded input has {size + sum(pads)}: the output size would be {count}."
             )

@@ -5,7 +5,11 @@ Read `elementwise.py` for how expressions become kernels, then any family; `core
 
 import importlib
 
-_FAMILIES = ("constants", "math_unary", "math_binary")
+_FAMILIES = ("constants", "sendrecv", "operators", "math_unary", "math_binary", "cast", "comparisons", "broadcasting",
+             "reductions", "matmul", "array_basic", "array_join", "array_slice", "array_gather", "array_layout",
+             "array_indexing", "array_pad", "array_blocks", "array_scatter", "array_partition", "array_sets",
+             "array_patches", "unary_grads", "trigonometry", "complex_numbers", "bitwise", "select", "sums", "ranges",
+             "nn_activations", "nn_losses", "nn_topk", "nn_misc", "nn_candidates", "checks", "einsum")
 
 
 def load_all() -> None:

@@ -22,6 +22,9 @@ _BINARY = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "
 _COMPARE = {ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
             ast.NotEq: "not_equal"}
 
+# NumPy deprecates `out` by position for these.
+_KEYWORD_OUT = ("maximum", "minimum")
+
 
 class Elementwise:
     """Base of ops whose output element depends on the inputs' elements at the same place only."""
@@ -49,7 +52,11 @@ class Elementwise:
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         op_def = k.node.op_def if k.node is not None else None
         names = [a.name for a in op_def.inputs] if op_def else self._names(k)
-        return compile_expression(self.expression, tuple(names), k.xp)
+        return compile_expression(self.expression_of(k.attrs), tuple(names), k.xp, k.input_dtypes[0].np)
+
+    def expression_of(self, attrs: dict[str, Any]) -> str:
+        """The expression under `attrs`: for ops whose attrs are numbers in it."""
+        return self.expression
 
     def _names(self, k: KernelContext) -> list[str]:
         from graphrt.core.registry import OPS
@@ -59,24 +66,50 @@ class Elementwise:
 _compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
-def compile_expression(expression: str, names: tuple[str, ...], xp: Any) -> Callable[..., Any]:
-    """A function (*inputs, out) of the expression over the array module `xp`; one ufunc stays the ufunc itself."""
-    key = (expression, names, xp)
+def compile_expression(expression: str, names: tuple[str, ...], xp: Any, dtype: Any = None) -> Callable[..., Any]:
+    """A function (*inputs, out) of the expression over the array module `xp`; one ufunc stays the ufunc itself.
+
+    Args:
+      dtype: the inputs' NumPy dtype, which the expression's numbers take; None leaves them Python's.
+    """
+    key = (expression, names, xp, dtype)
     made = _compiled.get(key)
     if made is None:
-        made = _compiled[key] = _compile(expression, names, xp)
+        made = _compiled[key] = _compile(expression, names, xp, dtype)
     return made
 
 
-def _compile(expression: str, names: tuple[str, ...], xp: Any) -> Callable[..., Any]:
+def _compile(expression: str, names: tuple[str, ...], xp: Any, dtype: Any) -> Callable[..., Any]:
     tree = ast.parse(expression, mode="eval").body
     single = _single_ufunc(tree, names, xp)
     if single is not None:
         return single
-    source = f"def kernel({', '.join(names)}, out):\n    return {_call(tree, 'out')}\n"
     scope: dict[str, Any] = {"xp": xp, "where": lambda c, a, b, out: _where(xp, c, a, b, out)}
+    if dtype is not None:
+        tree = _Numbers(scope, xp, dtype).visit(tree)
+    source = f"def kernel({', '.join(names)}, out):\n    return {_call(tree, 'out')}\n"
     exec(compile(source, f"<expression {expression}>", "exec"), scope)
     return scope["kernel"]
+
+
+class _Numbers(ast.NodeTransformer):
+    """Numbers become names of 0-d arrays: Python's would make bfloat16 float32, and cost a conversion a call."""
+
+    def __init__(self, scope: dict[str, Any], xp: Any, dtype: Any) -> None:
+        self.scope, self.xp, self.dtype = scope, xp, dtype
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return self._named(node.value)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            return self._named(-node.operand.value)  # type: ignore[operator]
+        return self.generic_visit(node)
+
+    def _named(self, number: Any) -> ast.AST:
+        name = f"number_{len(self.scope)}"
+        self.scope[name] = self.xp.asarray(number, self.dtype)
+        return ast.Name(name, ast.Load())
 
 
 def _parts(node: ast.AST) -> tuple[str, list[ast.AST]] | None:
@@ -100,7 +133,10 @@ def _single_ufunc(tree: ast.AST, names: tuple[str, ...], xp: Any) -> Any:
         return None
     if [a.id if isinstance(a, ast.Name) else None for a in parts[1]] != list(names):
         return None
-    return getattr(xp, parts[0])
+    ufunc = getattr(xp, parts[0])
+    if parts[0] in _KEYWORD_OUT:
+        return lambda x, y, out: ufunc(x, y, out=out)
+    return ufunc
 
 
 def _call(node: ast.AST, out: str) -> str:
@@ -111,7 +147,9 @@ def _call(node: ast.AST, out: str) -> str:
     inner = ", ".join(_call(a, "None") for a in args)
     if name == "where":
         return f"where({inner}, {out})"
-    return f"xp.{name}({inner}{', ' + out if out != 'None' else ''})"
+    if out == "None":
+        return f"xp.{name}({inner})"
+    return f"xp.{name}({inner}, {'out=' if name in _KEYWORD_OUT else ''}{out})"
 
 
 def _where(xp: Any, condition: Any, a: Any, b: Any, out: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Who runs partitions where. `local.py` is the master of one process: no RPC."""

@@ -1,0 +1,116 @@
+"""`x[...]` on tensors: a StridedSlice with TensorFlow's masks and names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphrt.core import raw
+from graphrt.core.convert import convert_to_tensor, is_tensor, peek_dtype
+from graphrt.core.dtypes import bool_, int16, int32, int64
+from graphrt.core.graph import name_scope
+from graphrt.core.shapes import Dimension
+from graphrt.core.tensor import Tensor
+
+newaxis = None
+
+
+class SliceSpec:
+    """begin, end and strides of the items of an index, and the masks that say what each item is."""
+
+    def __init__(self) -> None:
+        self.begin: list[Any] = []
+        self.end: list[Any] = []
+        self.strides: list[Any] = []
+        self.masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+
+    def add(self, begin: Any, end: Any, stride: Any, *masks: str) -> None:
+        bit = 1 << len(self.begin)
+        self.begin.append(begin)
+        self.end.append(end)
+        self.strides.append(stride)
+        for mask in masks:
+            self.masks[mask] |= bit
+
+
+def _plain(value: Any) -> Any:
+    """A number or tensor of a slice; None where it is open or an unknown Dimension."""
+    return value.value if isinstance(value, Dimension) else value
+
+
+def _check_index(index: Any) -> None:
+    if is_tensor(index):
+        if index.dtype.base_dtype in (int16, int32, int64) and index.shape.rank in (None, 0):
+            return
+        what = f"a {index.dtype.name} tensor of shape {index.shape}"
+    elif isinstance(index, (int, np.integer)) and not isinstance(index, (bool, np.bool_)):
+        return
+    elif isinstance(index, np.ndarray) and index.ndim == 0 and index.dtype.kind in "iu":
+        return
+    elif hasattr(index, "__index__") and not isinstance(index, bool):
+        return
+    else:
+        what = repr(index)
+    raise TypeError(f"Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors "
+                    f"are valid indices, got {what}")
+
+
+def slice_spec(items: Any) -> SliceSpec:
+    """What the index `items` says. Raises TypeError for what cannot be an index."""
+    spec = SliceSpec()
+    for item in items if isinstance(items, (list, tuple)) else [items]:
+        if isinstance(item, slice):
+            masks = []
+            start, stop, step = (_plain(v) for v in (item.start, item.stop, item.step))
+            for value, mask in ((start, "begin_mask"), (stop, "end_mask")):
+                if value is None:
+                    masks.append(mask)
+                else:
+                    _check_index(value)
+            if step is not None:
+                _check_index(step)
+            spec.add(0 if start is None else start, 0 if stop is None else stop, 1 if step is None else step, *masks)
+        elif item is Ellipsis:
+            spec.add(0, 0, 1, "ellipsis_mask")
+        elif item is newaxis:
+            spec.add(0, 0, 1, "new_axis_mask")
+        else:
+            item = _plain(item)
+            _check_index(item)
+            wide = peek_dtype(item) if is_tensor(item) else None
+            one = raw.Const(value=np.array(1, wide.np), dtype=wide) if wide in (int16, int64) else 1
+            spec.add(item, item + 1, one, "shrink_axis_mask")
+    return spec
+
+
+def packed_vectors(spec: SliceSpec) -> list[Tensor]:
+    """begin, end and strides as tensors of one dtype, named stack, stack_1 and stack_2 in the open scope."""
+    if not spec.begin:
+        empty = raw.Const(value=np.zeros(0, np.int32), dtype=int32)
+        return [empty, empty, empty]
+    vectors = [convert_to_tensor(v, name="stack") for v in (spec.begin, spec.end, spec.strides)]
+    if any(v.dtype is int64 for v in vectors):
+        vectors = [v if v.dtype is int64 else raw.Cast(v, DstT=int64) for v in vectors]
+    return vectors
+
+
+def getitem(tensor: Any, items: Any, var: Any = None) -> Tensor:
+    """`tensor[items]`: numbers, scalar integer tensors, slices, `...`, None, or one bool mask (a boolean_mask).
+
+    Raises:
+      TypeError: an item that is none of these.
+    """
+    if isinstance(items, (bool, np.bool_)) or (is_tensor(items) and items.dtype.base_dtype is bool_) or (
+            isinstance(items, np.ndarray) and items.dtype == bool):
+        from graphrt.array_api import boolean_mask
+        return boolean_mask(tensor, items)
+    tensor = convert_to_tensor(tensor)
+    spec = slice_spec(items)
+    values = [tensor, *spec.begin, *spec.end, *spec.strides]
+    with name_scope(None, "strided_slice", values) as name:
+        begin, end, strides = packed_vectors(spec)
+        return raw.StridedSlice(tensor, begin, end, strides, **spec.masks, name=name)
+
+
+Tensor.__getitem__ = getitem  # type: ignore[attr-defined]

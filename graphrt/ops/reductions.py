@@ -1,0 +1,424 @@
+"""Reductions over axes: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm; ArgMax and ArgMin; L2Loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphrt.core import raw
+from graphrt.core.constant_value import constant_value
+from graphrt.core.dtypes import NUMBERS, QUANTIZED, REAL, bfloat16, bool_, half, int32
+from graphrt.core.registry import KernelContext, ShapeContext, op
+from graphrt.core.samples import bools, empty, ints, normal, positive, sample
+from graphrt.core.shapes import UNKNOWN, TensorShape, unknown
+from graphrt.core.tensor import Tensor
+from graphrt.ops.broadcasting import cast_to, conj, kept_shape, shape_of
+
+
+def reduced(s: ShapeContext, input: TensorShape, axes: TensorShape) -> TensorShape:
+    """The shape rule of reductions: `input` without the axes that flat input 1 names, or with 1 there (keep_dims)."""
+    axes.with_rank_at_most(1)
+    keep = s.attrs["keep_dims"]
+    if input.sizes is None:
+        return UNKNOWN
+    rank = len(input.sizes)
+    named = s.value(1)
+    if named is None:
+        if keep:
+            return unknown(rank)
+        n = axes.num_elements()
+        # The axes are distinct, so their number tells the rank of what is left.
+        return UNKNOWN if n is None else unknown(rank - n) if n <= rank else UNKNOWN
+    gone = set(normal_axes(named, rank, s.op_def.name))
+    return TensorShape.of(tuple([1 if i in gone else d for i, d in enumerate(input.sizes) if keep or i not in gone]))
+
+
+def normal_axes(axes: Any, rank: int, op_name: str) -> tuple[int, ...]:
+    """Reduction indices as a tuple of distinct axes in [0, rank).
+
+    Raises:
+      ValueError: an axis outside [-rank, rank), or one named twice.
+    """
+    made = []
+    for axis in axes.ravel().tolist():
+        if not -rank <= axis < rank:
+            raise ValueError(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)): {op_name} takes axes from "
+                             f"{-rank} to {rank - 1}" if rank else
+                             f"Invalid reduction dimension ({axis} for input with 0 dimension(s)): {op_name} of a scalar takes no "
+                             "axis")
+        made.append(axis + rank if axis < 0 else axis)
+    if len(set(made)) != len(made):
+        raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axes.ravel().tolist()}")
+    return tuple(made)
+
+
+class Reduction:
+    """Base of reductions over the axes that the second input names."""
+
+    def shape(self, s: ShapeContext, input: TensorShape, reduction_indices: TensorShape) -> TensorShape:
+        return reduced(s, input, reduction_indices)
+
+    host_inputs = (1,)
+    writes_out = True
+
+
+@op("Sum(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
+    Tidx="type in {int32,int64} = int32")
+class Sum(Reduction):
+    """The sum over axes; float16 and bfloat16 accumulate in float32."""
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        add, dtype, keep = k.xp.add.reduce, k.dtype, k.attrs["keep_dims"]
+        if k.output_dtypes[0] in (half, bfloat16):
+            def widened(x: Any, axes: Any, out: Any = None) -> Any:
+                made = add(x.astype(np.float32), normal_axes(axes, x.ndim, "Sum"), keepdims=keep).astype(dtype)
+                return made if out is None else _store(made, out)
+            return widened
+
+        def total(x: Any, axes: Any, out: Any = None) -> Any:
+            return add(x, normal_axes(axes, x.ndim, "Sum"), dtype, out, keep)
+        return total
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        return [spread(op, dy), None]
+
+    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+               sample(normal(3, 4), np.zeros(0, np.int32), why="no axis: a copy"), sample(normal(), np.zeros(0, np.int32)),
+               sample(empty(0, 3), 0), sample(ints(3, 4), 1), sample(normal(50, dtype="half"), 0, gradient=False),
+               sample(normal(3, 4), np.array([1], np.int64)), sample(ints(200, dtype="int8"), 0, why="wraps as int8")]
+
+
+def _store(made: Any, out: Any) -> Any:
+    out[...] = made
+    return out
+
+
+def spread(op: Any, dy: Tensor) -> Tensor:
+    """The gradient of a sum: `dy` repeated along the axes that `op` summed."""
+    x, axes = op.inputs
+    sizes, named = x.shape.sizes, constant_value(axes)
+    if sizes is not None and named is not None:
+        if named.ndim == 1 and named.tolist() == list(range(len(sizes))):
+            dy = raw.Reshape(dy, [1] * len(sizes))
+            return raw.Tile(dy, shape_of(x))
+        if None not in sizes:
+            kept = kept_shape(x, axes)
+            times = [d // max(n, 1) for d, n in zip(sizes, kept.tolist())]
+            return raw.Tile(raw.Reshape(dy, kept), times)
+    shape = shape_of(x)
+    if not op.attrs["keep_dims"]:
+        dy = raw.Reshape(dy, kept_shape(x, axes))
+    return raw.BroadcastTo(dy, shape)
+
+
+@op("Mean(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
+    Tidx="type in {int32,int64} = int32")
+class Mean(Reduction):
+    """The mean over axes; integers are truncated, float16 and bfloat16 accumulate in float32."""
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        add, dtype, keep, xp = k.xp.add.reduce, k.dtype, k.attrs["keep_dims"], k.xp
+        if k.output_dtypes[0] in (half, bfloat16):
+            def widened(x: Any, axes: Any, out: Any = None) -> Any:
+                axes = normal_axes(axes, x.ndim, "Mean")
+                made = add(x.astype(np.float32), axes, keepdims=keep)
+                made = xp.divide(made, np.float32(_count(x, axes))).astype(dtype)
+                return made if out is None else _store(made, out)
+            return widened
+        if k.output_dtypes[0].is_integer or k.output_dtypes[0].is_quantized:
+            def truncated(x: Any, axes: Any, out: Any = None) -> Any:
+                axes = normal_axes(axes, x.ndim, "Mean")
+                total, n = add(x, axes, dtype, None, keep), _count(x, axes)
+                made = xp.where(total < 0, -(-total // n), total // n).astype(dtype) if n else xp.zeros_like(total)
+                return made if out is None else _store(made, out)
+            return truncated
+        number = dtype.type
+
+        def mean(x: Any, axes: Any, out: Any = None) -> Any:
+            axes = normal_axes(axes, x.ndim, "Mean")
+            total = add(x, axes, dtype, out, keep)
+            return xp.divide(total, number(_count(x, axes)), out)
+        return mean
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        made = spread(op, dy)
+        x, axes = op.inputs
+        n, m = x.shape.num_elements(), op.outputs[0].shape.num_elements()
+        if n is not None and m is not None:
+            factor = raw.Const(value=np.array(n // max(m, 1), made.dtype.np), dtype=made.dtype)
+        else:
+            shape = shape_of(x)
+            rank = raw.Size(shape)
+            axes = (cast_to(axes, int32) + rank) % rank
+            factor = cast_to(raw.Prod(raw.GatherV2(shape, axes, 0), _all_axes(axes)), made.dtype.base_dtype)
+        return [made / factor, None]
+
+    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+               sample(normal(), np.zeros(0, np.int32)), sample(ints(3, 4, low=-9), 1, why="integers truncate"),
+               sample(normal(50, dtype="half"), 0, gradient=False), sample(normal(3, dtype="complex64"), 0)]
+
+
+def _all_axes(x: Tensor) -> Any:
+    rank = x.shape.rank
+    return np.arange(rank, dtype=np.int32) if rank is not None else raw.Range(0, raw.Rank(x), 1)
+
+
+def _count(x: Any, axes: tuple[int, ...]) -> int:
+    n = 1
+    for axis in axes:
+        n *= x.shape[axis]
+    return n
+
+
+
+@op("Prod(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
+    Tidx="type in {int32,int64} = int32")
+class Prod(Reduction):
+    """The product over axes; float16 and bfloat16 are multiplied in float32."""
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        multiply, dtype, keep = k.xp.multiply.reduce, k.dtype, k.attrs["keep_dims"]
+        if k.output_dtypes[0] in (half, bfloat16):
+            def widened(x: Any, axes: Any, out: Any = None) -> Any:
+                made = multiply(x.astype(np.float32), normal_axes(axes, x.ndim, "Prod"), keepdims=keep).astype(dtype)
+                return made if out is None else _store(made, out)
+            return widened
+
+        def product(x: Any, axes: Any, out: Any = None) -> Any:
+            return multiply(x, normal_axes(axes, x.ndim, "Prod"), dtype, out, keep)
+        return product
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        # The product of all others, as two running products: dividing by x would fail at 0.
+        x, axes = op.inputs
+        shape = shape_of(x)
+        if not op.attrs["keep_dims"]:
+            dy = raw.Reshape(dy, kept_shape(x, axes))
+        dy = raw.BroadcastTo(dy, shape)
+        rank = raw.Rank(x)
+        gone = (cast_to(raw.Reshape(axes, [-1]), int32) + rank) % rank
+        others = raw.ListDiff(raw.Range(0, rank, 1), gone)[0]
+        order = raw.ConcatV2([gone, others], 0)
+        n, m = (raw.Prod(raw.GatherV2(shape, a, 0), [0]) for a in (gone, others))
+        turned = raw.Transpose(x, order)
+        columns = raw.Reshape(turned, raw.Pack([n, m]))
+        before = raw.Cumprod(columns, 0, exclusive=True)
+        after = raw.Cumprod(columns, 0, exclusive=True, reverse=True)
+        product = raw.Reshape(conj(before) * conj(after), raw.Shape(turned))
+        made = dy * raw.Transpose(product, raw.InvertPermutation(order))
+        return [raw.Reshape(made, shape), None]
+
+    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+               sample(np.float32([[0, 2], [0, 3]]), 0, why="two zeros"), sample(normal(), np.zeros(0, np.int32), gradient=False),
+               sample(empty(0, 3), 0), sample(ints(3, 4, low=1, high=4), 1), sample(normal(3, dtype="complex64"), 0),
+               sample(positive(6, dtype="half"), 0, gradient=False)]
+
+
+class _Extremum(Reduction):
+    """Base of Max and Min: of nothing, the dtype's other end. Equal extremes share the gradient."""
+
+    ufunc = ""
+    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+               sample(np.float32([[1, 3, 3], [2, 2, 0]]), 1, why="equal extremes share the gradient"),
+               sample(empty(0, 3), 0, gradient=False, why="of nothing"), sample(ints(0, 2), 0), sample(normal(), np.zeros(0, np.int32)),
+               sample(ints(3, 4), 1), sample(normal(5, dtype="half"), 0, gradient=False),
+               sample(normal(5, dtype="bfloat16"), 0, gradient=False)]
+
+    def of_nothing(self, dtype: Any) -> Any:
+        raise NotImplementedError
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        pick, keep, name, dtype = getattr(k.xp, self.ufunc).reduce, k.attrs["keep_dims"], k.type, k.dtype
+        initial = np.array(self.of_nothing(k.output_dtypes[0]), dtype)[()]
+
+        def extremum(x: Any, axes: Any, out: Any = None) -> Any:
+            axes = normal_axes(axes, x.ndim, name)
+            if x.size:
+                return pick(x, axes, None, out, keep)
+            return pick(x, axes, None, out, keep, initial)
+        return extremum
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        x, axes = op.inputs
+        y = op.outputs[0]
+        if op.attrs["keep_dims"]:
+            kept: Any = shape_of(y)
+        else:
+            kept = kept_shape(x, axes)
+            y, dy = raw.Reshape(y, kept), raw.Reshape(dy, kept)
+        chosen = cast_to(raw.Equal(y, x), dy.dtype.base_dtype)
+        count = raw.Reshape(raw.Sum(chosen, axes), kept)
+        return [chosen / count * dy, None]
+
+
+@op("Max(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=(*REAL, *QUANTIZED),
+    Tidx="type in {int32,int64} = int32")
+class Max(_Extremum):
+    """The largest element over axes."""
+
+    ufunc = "maximum"
+
+    def of_nothing(self, dtype: Any) -> Any:
+        return -np.inf if dtype.is_floating else dtype.min
+
+
+@op("Min(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=(*REAL, *QUANTIZED),
+    Tidx="type in {int32,int64} = int32")
+class Min(_Extremum):
+    """The smallest element over axes."""
+
+    ufunc = "minimum"
+
+    def of_nothing(self, dtype: Any) -> Any:
+        return np.inf if dtype.is_floating else dtype.max
+
+
+class _Logical(Reduction):
+    """Base of All and Any."""
+
+    ufunc = ""
+    samples = [sample(bools(3, 4), 0), sample(bools(2, 3), [0, 1]), sample(bools(2, 3, 2), [-1], keep_dims=True),
+               sample(bools(0, 2), 0), sample(bools(), np.zeros(0, np.int32))]
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        combine, keep, name = getattr(k.xp, self.ufunc).reduce, k.attrs["keep_dims"], k.type
+
+        def combined(x: Any, axes: Any, out: Any = None) -> Any:
+            return combine(x, normal_axes(axes, x.ndim, name), None, out, keep)
+        return combined
+
+
+@op("All(input: bool, reduction_indices: Tidx) -> output: bool", keep_dims="bool = False", Tidx="type in {int32,int64} = int32")
+class All(_Logical):
+    """True where all elements over axes are."""
+
+    ufunc = "logical_and"
+
+
+@op("Any(input: bool, reduction_indices: Tidx) -> output: bool", keep_dims="bool = False", Tidx="type in {int32,int64} = int32")
+class Any_(_Logical):
+    """True where some element over axes is."""
+
+    ufunc = "logical_or"
+
+
+@op("EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
+    Tidx="type in {int32,int64} = int32")
+class EuclideanNorm(Reduction):
+    """The square root of the sum over axes of the squared sizes."""
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        xp, dtype, keep = k.xp, k.dtype, k.attrs["keep_dims"]
+        narrow = k.output_dtypes[0] in (half, bfloat16)
+
+        def norm(x: Any, axes: Any, out: Any = None) -> Any:
+            axes = normal_axes(axes, x.ndim, "EuclideanNorm")
+            if narrow:
+                x = x.astype(np.float32)
+            squares = xp.square(x) if x.dtype.kind != "c" else x * x.conj()
+            made = xp.sqrt(xp.add.reduce(squares, axes, squares.dtype, None, keep)).astype(dtype)
+            return made if out is None else _store(made, out)
+        return norm
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        x, axes = op.inputs
+        y = op.outputs[0]
+        if not op.attrs["keep_dims"]:
+            kept = kept_shape(x, axes)
+            y, dy = raw.Reshape(y, kept), raw.Reshape(dy, kept)
+        return [x / (y / dy), None]
+
+    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+               sample(empty(0, 3), 0), sample(normal(3, dtype="complex64"), 0, gradient=False),
+               sample(normal(5, dtype="half"), 0, gradient=False)]
+
+
+_ANY_REAL = (*REAL, *QUANTIZED, bool_)
+
+
+class _Position:
+    """Base of ArgMax and ArgMin: the index of the extreme along one axis, the first of equals."""
+
+    function = ""
+    host_inputs = (1,)
+    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), 1), sample(normal(3, 4, 2), -1), sample(ints(3, 5, high=3), 1, why="equals"),
+               sample(normal(4), 0, output_type="int32"), sample(bools(2, 3), 1), sample(normal(3, 0), 0),
+               sample(normal(3, 4, dtype="bfloat16"), np.array(1, np.int64))]
+
+    def shape(self, s: ShapeContext, input: TensorShape, dimension: TensorShape) -> TensorShape:
+        dimension.with_rank(0)
+        input.with_rank_at_least(1)
+        if input.sizes is None:
+            return UNKNOWN
+        axis = s.value(1)
+        if axis is None:
+            return unknown(len(input.sizes) - 1)
+        at = one_axis(axis, len(input.sizes), s.op_def.name)
+        return TensorShape.of(input.sizes[:at] + input.sizes[at + 1:])
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        find, name, dtype = getattr(k.xp, self.function), k.type, k.dtype
+
+        def position(x: Any, dimension: Any) -> Any:
+            axis = one_axis(dimension, x.ndim, name)
+            if not x.shape[axis]:
+                raise ValueError(f"Reduction axis {axis} is empty in shape {list(x.shape)}: {name} has nothing to choose from")
+            return find(x, axis).astype(dtype)
+        return position
+
+    def gradient(self, op: Any, dy: Any) -> list[None]:
+        return [None, None]
+
+
+def one_axis(axis: Any, rank: int, op_name: str) -> int:
+    """A scalar axis in [0, rank).
+
+    Raises:
+      ValueError: it is outside [-rank, rank).
+    """
+    at = int(axis)
+    if not -rank <= at < rank:
+        raise ValueError(f"Expected dimension in the range [{-rank}, {rank}), but got {at}: {op_name} of {rank} dimension(s)")
+    return at + rank if at < 0 else at
+
+
+@op("ArgMax(input: T, dimension: Tidx) -> output: output_type", T=_ANY_REAL, Tidx="type in {int16,int32,int64} = int32",
+    output_type="type in {int16,uint16,int32,int64} = int64")
+class ArgMax(_Position):
+    """The index of the largest element along an axis, the first of equals."""
+
+    function = "argmax"
+
+
+@op("ArgMin(input: T, dimension: Tidx) -> output: output_type", T=_ANY_REAL, Tidx="type in {int32,int64} = int32",
+    output_type="type in {int32,int64} = int64")
+class ArgMin(_Position):
+    """The index of the smallest element along an axis, the first of equals."""
+
+    function = "argmin"
+
+
+@op("L2Loss(t: T) -> output: T", T="type in {half,bfloat16,float,double}")
+class L2Loss:
+    """Half the sum of squares."""
+
+    def shape(self, s: ShapeContext, t: TensorShape) -> TensorShape:
+        return TensorShape.of(())
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        dtype, dot = k.dtype, k.xp.dot
+        wide = np.float32 if k.output_dtypes[0] in (half, bfloat16) else dtype
+        two = np.array(2, wide)
+
+        def loss(t: Any) -> Any:
+            flat = t.ravel().astype(wide, copy=False)
+            return (dot(flat, flat) / two).astype(dtype)
+        return loss
+
+    def gradient(self, op: Any, dy: Tensor) -> Tensor:
+        return op.inputs[0] * dy
+
+    samples = [sample(normal(3, 4)), sample(normal()), sample(empty(0)), sample(normal(5, dtype="float64")),
+               sample(normal(5, dtype="half"), gradient=False)]
