@@ -54,6 +54,8 @@ _LAZY: dict[str, _Any] = {
     "make_ndarray": ("graphrt.core.tensor_proto", "make_ndarray"),
     "get_static_value": ("graphrt.core.constant_value", "constant_value"),
     "raw_ops": "graphrt.core.raw",
+    **{name: ("graphrt.queue", name) for name in (
+        "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue")},
     **{name: f"graphrt.{name}" for name in (
         "nn", "train", "losses", "initializers", "regularizers", "linalg", "strings", "random", "math", "sparse", "queue",
         "layers", "metrics", "image", "summary", "lookup", "data", "distribute", "saved_model", "estimator", "examples", "compat",

@@ -69,8 +69,11 @@ class Feeder:
         if dtype.is_object:
             return value
         try:
-            with np.errstate(all="ignore"):
-                array = np.asarray(value, dtype=self.dtype)
+            if value.__class__ is float or value.__class__ is int:
+                array = np.array(value, self.dtype)
+            else:
+                with np.errstate(all="ignore"):
+                    array = np.asarray(value, dtype=self.dtype)
         except (ValueError, TypeError, OverflowError) as error:
             if isinstance(error, OverflowError) or isinstance(value, int):
                 raise self._too_large(value) from None

@@ -146,6 +146,11 @@ def sweep(step: StepGraph) -> StepGraph:
     return step if len(kept) == len(step.nodes) else step.replace([n for n in step.nodes if n in kept])
 
 
+def preserved(step: StepGraph) -> set[Node]:
+    """Nodes that keep their names: what is fetched, and targets."""
+    return {source for retval in step.retvals for source, _ in retval.inputs} | set(step.targets)
+
+
 @dataclass
 class Partition:
     """The nodes of one device, with `_Send` and `_Recv` nodes at the cuts. What RegisterGraph carries.

@@ -6,11 +6,12 @@ hands over to `Graph.create_node`. Every op's call, `raw_ops` and every public f
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 from graphrt.core import registry
-from graphrt.core.convert import convert_to_tensor, peek_dtype
-from graphrt.core.dtypes import DType
+from graphrt.core.convert import convert_to_tensor, make_array, peek_dtype
+from graphrt.core.dtypes import DType, of_array
 from graphrt.core.errors import source_line
 from graphrt.core.graph import Graph, get_default_graph, name_scope
 from graphrt.core.operation import Operation, user_location
@@ -96,6 +97,15 @@ def _build(graph: Graph, op_def: OpDef, values: list[Any], named: dict[str, Any]
             if attr.default is REQUIRED:
                 raise TypeError(f"{op_def.name}: attr '{key}' ({attr.kind}) is missing")
             attrs[key] = attr.default
+    if attrs.get("container") == b"" and op_def.stateful:
+        attrs["container"] = graph._scopes.container.encode()
+    if op_def.has_ref_input:
+        # What updates a ref variable stands with it.
+        with ExitStack() as stack:
+            for arg, tensor in zip(op_def.flat_input_args(op_def.counts(op_def.inputs, attrs)), flat):
+                if arg.is_ref:
+                    stack.enter_context(graph.colocate_with(tensor.op))
+            return graph.create_node(op_def, flat, attrs, name or op_def.name)
     return graph.create_node(op_def, flat, attrs, name or op_def.name)
 
 
@@ -122,7 +132,7 @@ def _convert_inputs(op_def: OpDef, values: list[Any], attrs: dict[str, Any]) -> 
             if wanted is None:
                 hint = _dtype_of_siblings(op_def, arg.type_attr, values)
                 if hint is None:
-                    hint = _preferred(op_def, arg.type_attr)
+                    hint = _preferred(op_def, arg.type_attr, value)
             value = _to_tensor(op_def, arg, value, wanted, hint)
         _check_type(op_def, arg, value, wanted, attrs)
         flat.append(value)
@@ -203,10 +213,22 @@ def _dtype_of_siblings(op_def: OpDef, type_attr: str, values: list[Any]) -> DTyp
     return None
 
 
-def _preferred(op_def: OpDef, type_attr: str) -> DType | None:
-    """What a Python value becomes where nothing else decides: the attr's default."""
+def _preferred(op_def: OpDef, type_attr: str, value: Any) -> DType | None:
+    """What a Python value becomes where nothing else decides: the attr's default, unless the attr lists what it allows
+    and the dtype that the value would have anyhow is among that."""
     attr = op_def.attrs.get(type_attr)
-    return attr.default if attr is not None and attr.default is not REQUIRED else None
+    if attr is None or attr.default is REQUIRED:
+        return None
+    if attr.allowed:
+        own = peek_dtype(value)
+        if own is None:
+            try:
+                own = of_array(make_array(value))
+            except (TypeError, ValueError):
+                pass  # a Python value with no dtype of its own: the default decides
+        if own in attr.allowed:
+            return None
+    return attr.default
 
 
 def create_op(graph: Graph, op_type: str, inputs: list[Tensor], dtypes: Any, name: str | None,

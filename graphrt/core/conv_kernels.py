@@ -247,9 +247,19 @@ def onednn_did(
     **options: bool,
 ) -> bool:
     """Let a function of onednn_primitives fill `out`, where it is for it; whether it did."""
-    if xp is not np or out.dtype != np.float32 or not out.size or not all(array.size for array in arrays):
+    if (
+        not in_host_memory(xp)
+        or out.dtype != np.float32
+        or not out.size
+        or not all(array.size for array in arrays)
+    ):
         return False
     return function(*map(np.ascontiguousarray, arrays), window, out, channels_first=channels_first, **options)
+
+
+def in_host_memory(xp: Any) -> bool:
+    """Whether arrays of `xp` lie in host memory: NumPy's do, and those of a simulated GPU, which gives NumPy's bits."""
+    return xp is np or getattr(xp, "is_simulated", False)
 
 
 def result_array(out: Array | None, shape: Sequence[int], dtype: Any, xp: Any) -> Array:
@@ -331,14 +341,14 @@ def _per_channel(gradient: Array, channels: int) -> Array:
 
 
 def _image_blocks(batch: int, image_bytes: int, xp: Any) -> Iterator[slice]:
-    limit = BLOCK_BYTES if xp is np else GPU_BLOCK_BYTES
+    limit = BLOCK_BYTES if in_host_memory(xp) else GPU_BLOCK_BYTES
     step = max(1, limit // max(image_bytes, 1))
     return (slice(start, min(start + step, batch)) for start in range(0, batch, step))
 
 
 def _blocks(window: Window, batch: int, pixel_bytes: int, xp: Any) -> Iterator[tuple[slice, slice]]:
     """(images, rows of the output) such that the patch matrix of each block stays within the limit."""
-    limit = BLOCK_BYTES if xp is np else GPU_BLOCK_BYTES
+    limit = BLOCK_BYTES if in_host_memory(xp) else GPU_BLOCK_BYTES
     row_bytes = max(1, prod(window.output[1:]) * prod(window.kernel) * pixel_bytes)
     rows = window.output[0]
     for images in _image_blocks(batch, row_bytes * rows, xp):
@@ -375,16 +385,16 @@ def _patches(x: Array, window: Window, number: np.dtype, xp: Any) -> Iterator[tu
 
 def _patch_view(x: Array, window: Window, xp: Any) -> Array:
     steps = x.strides[1:-1]
-    return xp.lib.stride_tricks.as_strided(
-        x,
-        (x.shape[0], *window.output, *window.kernel, x.shape[-1]),
-        (
-            x.strides[0],
-            *(s * n for s, n in zip(steps, window.strides, strict=True)),
-            *(s * n for s, n in zip(steps, window.dilations, strict=True)),
-            x.strides[-1],
-        ),
+    shape = (x.shape[0], *window.output, *window.kernel, x.shape[-1])
+    strides = (
+        x.strides[0],
+        *(s * n for s, n in zip(steps, window.strides)),
+        *(s * n for s, n in zip(steps, window.dilations)),
+        x.strides[-1],
     )
+    if isinstance(x, np.ndarray):
+        return np.lib.stride_tricks.as_strided(x, shape, strides, subok=True)
+    return xp.lib.stride_tricks.as_strided(x, shape, strides)
 
 
 def _taps_of_rows(window: Window, rows: slice) -> Iterator[tuple[int, tuple, tuple]]:

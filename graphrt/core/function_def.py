@@ -14,7 +14,7 @@ from typing import Any
 
 from graphrt.core import registry
 from graphrt.core.attr_values import FunctionRef, attr_from_proto, attr_to_proto
-from graphrt.core.dtypes import BY_NUMBER, DType
+from graphrt.core.dtypes import BY_NUMBER, DType, variant
 from graphrt.core.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
@@ -71,6 +71,7 @@ class FunctionDefinition:
     @classmethod
     def _lazy(cls, name: str, attrs: dict[str, Any], arguments: list[tuple[str, DType]],
               results: list[tuple[str, DType]], is_stateful: bool | None, build: Callable[[], _Body]) -> FunctionDefinition:
+        """A definition whose body `build()` makes when it is first asked for."""
         made = cls.__new__(cls)
         made.name, made.attrs, made._body, made._build = name, attrs, None, build
         made._lock, made._stateful, made._op_def = threading.RLock(), is_stateful, None
@@ -209,22 +210,25 @@ def import_library(library: Any, graph: Graph) -> None:
 def from_proto(proto: Any, library: dict[str, Any]) -> FunctionDefinition:
     """The definition of a FunctionDef; functions that it calls are looked up in `library` when its body is built.
 
-    Raises:
-      UnimplementedError: an argument's type is left to an attr of the caller.
+    A function whose argument types are left to its caller's attrs is taken, and is an UnimplementedError where it is called.
     """
     signature = proto.signature
-    ends: list[list[tuple[str, DType]]] = []
-    for arguments in (signature.input_arg, signature.output_arg):
-        ends.append([])
+    ends: list[list[tuple[str, DType]]] = [[], []]
+    is_generic = False
+    for end, arguments in zip(ends, (signature.input_arg, signature.output_arg)):
         for argument in arguments:
-            if argument.type_attr or argument.number_attr or argument.type_list_attr:
-                raise UnimplementedError(None, None, f"function '{signature.name}': the type of '{argument.name}' is an attr of "
-                                         "its caller; functions with concrete types are taken")
-            ends[-1].append((argument.name, BY_NUMBER[argument.type].base_dtype))
+            is_generic |= bool(argument.type_attr or argument.number_attr or argument.type_list_attr)
+            end.append((argument.name, BY_NUMBER.get(argument.type, variant).base_dtype))
     attrs = {k: attr_from_proto(v) for k, v in proto.attr.items()}
+
+    def build() -> _Body:
+        if is_generic:
+            raise UnimplementedError(None, None, f"function '{signature.name}' leaves the types of its arguments to attrs of its "
+                                     "caller; graphrt takes functions with concrete types")
+        return _build_body(proto, ends[0], library)
+
     # The flag is a promise of the writer's: where it is unset, the body says.
-    return FunctionDefinition._lazy(signature.name, attrs, ends[0], ends[1], True if signature.is_stateful else None,
-                                    lambda: _build_body(proto, ends[0], library))
+    return FunctionDefinition._lazy(signature.name, attrs, ends[0], ends[1], True if signature.is_stateful else None, build)
 
 
 def _build_body(proto: Any, arguments: list[tuple[str, DType]], library: dict[str, Any]) -> _Body:

@@ -320,7 +320,7 @@ class Graph:
         scopes.colocation = [] if ignore_existing else list(old)
         scopes.devices = []
         if op is not None:
-            scopes.colocation.append(self._as_operation(op))
+            scopes.colocation.append(op._handle.op if hasattr(op, "_handle") else self._as_operation(op))
         try:
             yield
         finally:
@@ -466,8 +466,8 @@ class Graph:
     def _as_operation(self, given: Any) -> Operation:
         if isinstance(given, Operation):
             return given
-        if isinstance(given, (Tensor, IndexedSlices, SparseTensor)):
-            return given.op
+        if isinstance(given, (Tensor, IndexedSlices, SparseTensor)) or hasattr(given, "_handle"):
+            return given.op  # of a resource variable: its handle's, or the update that it stands after
         element = self.as_graph_element(given)
         return element if isinstance(element, Operation) else element.op
 

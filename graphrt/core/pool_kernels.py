@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import onednn_primitives
-from graphrt.core.conv_kernels import accumulator, onednn_did, result_array
+from graphrt.core.conv_kernels import accumulator, in_host_memory, onednn_did, result_array
 from graphrt.core.windows import Window
 
 Array = Any
@@ -113,9 +113,9 @@ def scatter_by_argmax(
 ) -> Array:
     """The gradient of max_pool_with_argmax by its input: each dy added at its index."""
     flat = _flat_indices(argmax, x_shape, include_batch_in_index, xp)
-    total = xp.zeros(prod(x_shape), accumulator(dy.dtype))
-    xp.add.at(total, flat.reshape(-1), dy.reshape(-1))
-    return total.astype(dy.dtype, copy=False).reshape(tuple(x_shape))
+    weights = dy.reshape(-1).astype(np.float64)
+    total = xp.bincount(flat.reshape(-1), weights, minlength=prod(x_shape))
+    return total.astype(dy.dtype).reshape(tuple(x_shape))
 
 
 def gather_by_argmax(
@@ -246,5 +246,5 @@ def _blocks(xp: Any, channels_first: bool, *arrays: Array) -> Iterator[list[Arra
     arrays = [xp.moveaxis(array, 1, -1) if channels_first else array for array in arrays]
     batch = arrays[0].shape[0]
     image = max(max(array.nbytes for array in arrays) // max(batch, 1), 1)
-    step = max(1, BLOCK_BYTES // image) if xp is np else max(batch, 1)
+    step = max(1, BLOCK_BYTES // image) if in_host_memory(xp) else max(batch, 1)
     return ([array[start : start + step] for array in arrays] for start in range(0, batch, step))

@@ -206,6 +206,19 @@ class ShapeContext:
         from graphrt.core.constant_value import constant_value_as_shape
         return constant_value_as_shape(self.tensors[i])
 
+    def elements(self, i: int) -> list[int | None] | None:
+        """The known elements of flat input i, an integer vector that may be packed from scalars; None where even their number
+        is unknown."""
+        value = self.value(i)
+        if value is not None:
+            return value.tolist()
+        tensor = self.tensors[i]
+        if tensor.op.type == "Pack":
+            from graphrt.core.constant_value import constant_value
+            return [None if v is None else int(v) for v in map(constant_value, tensor.op.inputs)]
+        sizes = tensor.shape.sizes
+        return [None] * sizes[0] if sizes and sizes[0] is not None else None
+
     def handle(self, i: int) -> tuple[DType, TensorShape] | None:
         """The (dtype, shape) of what flat input i, a resource, refers to; None where it is not known."""
         return self.tensors[i].handle

@@ -54,7 +54,7 @@ class _Tries:
 
 def _draw(source: Source, samples: int, parameter: np.ndarray, dtype: Any,
           method: Callable[[_Tries, np.ndarray], np.ndarray]) -> np.ndarray:  # fmt: skip
-    """[samples, *parameter.shape] of `dtype`. Outputs are numbered with all samples of the first parameter first."""
+    """[samples, *parameter.shape] of `dtype`. All samples of the first parameter are the first outputs."""
     made = np.empty((parameter.size, samples), dtype)
     if made.size:
         stream = source.reserve(made.size * BLOCKS_PER_OUTPUT)
@@ -107,7 +107,7 @@ def poisson(source: Source, samples: int, rate: np.ndarray, dtype: Any) -> np.nd
     A rate below 0 gives 0, an infinite one infinity.
 
     Raises:
-      InvalidArgumentError: a rate is NaN (TensorFlow's kernel would not end), or infinite for an integer dtype.
+      InvalidArgumentError: a rate is NaN (TensorFlow's kernel never ends), or infinite for an integer dtype.
     """
     bad = np.isnan(rate) if np.dtype(dtype).kind not in "iu" else ~(rate < np.inf)
     if bad.any():

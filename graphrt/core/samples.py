@@ -90,6 +90,7 @@ class Sample:
       attrs: by name; those that inputs decide are inferred.
       why: what it guards.
       gradient: compare the op's gradient with TensorFlow's and the numeric one (float inputs, where it has one).
+      numeric: compare it with the numeric gradient too; False at kinks, and where it is TensorFlow's convention.
       rtol, atol: tolerances of values against TensorFlow; None is the dtype's default.
       tensorflow: False where TensorFlow's CPU kernel cannot run it, with the reason in `why`.
       constant_inputs: flat inputs whose value the shape rule needs, fed as constants.
@@ -99,6 +100,7 @@ class Sample:
     attrs: dict[str, Any] = field(default_factory=dict)
     why: str = ""
     gradient: bool = True
+    numeric: bool = True
     rtol: float | None = None
     atol: float | None = None
     tensorflow: bool = True
@@ -118,9 +120,9 @@ class Sample:
                 else draw(value, i) for i, value in enumerate(self.inputs)]
 
 
-def sample(*inputs: Any, why: str = "", gradient: bool = True, rtol: float | None = None, atol: float | None = None,
-           tensorflow: bool = True, **attrs: Any) -> Sample:
-    return Sample(inputs, attrs, why, gradient, rtol, atol, tensorflow)
+def sample(*inputs: Any, why: str = "", gradient: bool = True, numeric: bool = True, rtol: float | None = None,
+           atol: float | None = None, tensorflow: bool = True, **attrs: Any) -> Sample:
+    return Sample(inputs, attrs, why, gradient, numeric, rtol, atol, tensorflow)
 
 
 @dataclass

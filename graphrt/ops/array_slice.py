@@ -16,7 +16,7 @@ from graphrt.core.shapes import UNKNOWN, TensorShape, unknown
 from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import dense, rank_of, shape_of
 
-_MASKS = {"begin_mask": "int = 0", "end_mask": "int = 0", "ellipsis_mask": "int = 0", "new_axis_mask": "int = 0",
+MASKS = {"begin_mask": "int = 0", "end_mask": "int = 0", "ellipsis_mask": "int = 0", "new_axis_mask": "int = 0",
           "shrink_axis_mask": "int = 0"}
 _INDEX = "type in {int32,int64}"
 
@@ -87,7 +87,7 @@ class StridedIndex:
     __slots__ = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "_key", "_index")
 
     def __init__(self, attrs: dict[str, Any]) -> None:
-        for mask in _MASKS:
+        for mask in MASKS:
             setattr(self, mask, attrs[mask])
         self._key: tuple[bytes, ...] | None = None
         self._index: tuple[Any, ...] = ()
@@ -175,27 +175,16 @@ def _sliced_size(item: slice, size: int | None) -> int | None:
 
 
 def _strided_rule(s: ShapeContext, input: TensorShape, first: int = 1) -> TensorShape:
-    vectors = [s.tensors[i] for i in range(first, first + 3)]
-    n = next((t.shape.sizes[0] for t in vectors if t.shape.sizes and t.shape.sizes[0] is not None), None)
+    known = [s.elements(first + i) for i in range(3)]
+    n = next((len(k) for k in known if k is not None), None)
     if n is None:
         return UNKNOWN
-    begin, end, strides = (_known_elements(s, first + i, n) for i in range(3))
+    begin, end, strides = ([None] * n if k is None else k for k in known)
     return strided_shape(input, StridedIndex(s.attrs).of(begin, end, strides))
 
 
-def _known_elements(s: ShapeContext, i: int, n: int) -> list[int | None]:
-    value = s.value(i)
-    if value is not None:
-        return value.tolist()
-    tensor = s.tensors[i]
-    if tensor.op.type == "Pack":
-        from graphrt.core.constant_value import constant_value
-        return [None if v is None else int(v) for v in map(constant_value, tensor.op.inputs)]
-    return [None] * n
-
-
 @op("StridedSlice(input: T, begin: Index, end: Index, strides: Index) -> output: T",
-    Index="type in {int16,int32,int64}", **_MASKS)
+    Index="type in {int16,int32,int64}", **MASKS)
 class StridedSlice:
     """`input[begin:end:strides]` in each dimension, with Python's meaning.
 
@@ -232,7 +221,7 @@ class StridedSlice:
         begin, end, strides = (v if c is None else c for v, c in zip(vectors, known))
         shape = input.shape
         sizes = np.array(shape.sizes, kind.np) if shape.is_fully_defined() else shape_of(input, kind)
-        return [raw.StridedSliceGrad(sizes, begin, end, strides, dense(dy), **{m: op.attrs[m] for m in _MASKS}),
+        return [raw.StridedSliceGrad(sizes, begin, end, strides, dense(dy), **{m: op.attrs[m] for m in MASKS}),
                 None, None, None]
 
     samples = [sample(normal(4, 5), [1, 0], [3, 5], [1, 2]), sample(normal(4, 5), [-1], [0], [1], shrink_axis_mask=1),
@@ -244,7 +233,7 @@ class StridedSlice:
                sample(normal(4), [1], [2], [1], shrink_axis_mask=1), sample(empty(0, 3), [0], [2], [1])]
 
 
-@op("StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T", Index=_INDEX, **_MASKS)
+@op("StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T", Index=_INDEX, **MASKS)
 class StridedSliceGrad:
     """Zeros of `shape` with `dy` at the strided slice."""
 
@@ -271,7 +260,7 @@ class StridedSliceGrad:
 
     def gradient(self, op: Any, ddy: Tensor) -> list[Any]:
         _, begin, end, strides, _ = op.inputs
-        return [None, None, None, None, raw.StridedSlice(ddy, begin, end, strides, **{m: op.attrs[m] for m in _MASKS})]
+        return [None, None, None, None, raw.StridedSlice(ddy, begin, end, strides, **{m: op.attrs[m] for m in MASKS})]
 
     samples = [sample([4, 5], [1, 0], [3, 5], [1, 2], normal(2, 3)), sample([4], [1], [2], [1], normal(), shrink_axis_mask=1),
                sample([5], [9], [-9], [-2], normal(3))]

@@ -76,3 +76,43 @@ def _same(x: Any, out: Any = None) -> Any:
         return x
     out[...] = x
     return out
+
+
+_BITS = "type in {bfloat16,half,float,double,int64,int32,uint8,uint16,uint32,uint64,int8,int16,complex64,complex128,qint8,quint8,qint16,quint16,qint32}"
+
+
+@op("Bitcast(input: T) -> output: type", T=_BITS, type=_BITS)
+class Bitcast:
+    """The bits of input read as another type: a smaller one adds a last dimension, a larger one takes it."""
+
+    aliases = (0,)
+
+    def shape(self, s: ShapeContext, input: TensorShape) -> TensorShape:
+        source, target = s.attrs["T"].size, s.attrs["type"].size
+        if input.sizes is None or source == target:
+            return input
+        if source > target:
+            return input.concatenate((source // target,))
+        ratio = target // source
+        if not input.sizes or input.sizes[-1] not in (ratio, None):
+            raise ValueError(f"the last dimension of {input} must be {ratio}, to make one {s.attrs['type'].name} of that many "
+                             f"{s.attrs['T'].name}")
+        return TensorShape.of(input.sizes[:-1])
+
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        source, target, dtype = k.input_dtypes[0].size, k.output_dtypes[0].size, k.dtype
+
+        def bitcast(input: Any) -> Any:
+            if source == target:
+                return input.view(dtype)
+            if source > target:
+                return k.xp.ascontiguousarray(input).reshape(*input.shape, 1).view(dtype)
+            if input.shape[-1:] != (target // source,):
+                raise ValueError(f"Cannot bitcast from {k.input_dtypes[0].name} to {k.output_dtypes[0].name}: the last dimension of "
+                                 f"{list(input.shape)} must be {target // source}")
+            return k.xp.ascontiguousarray(input).view(dtype).reshape(input.shape[:-1])
+        return bitcast
+
+    samples = [sample(normal(3, 4), type="int32"), sample(ints(2, 4, dtype="uint8"), type="int32"), sample(normal(3), type="uint8"),
+               sample(normal(), type="int32"), sample(normal(2, 2), type="complex64"), sample(normal(3, dtype="float64"), type="float32"),
+               sample(normal(4, dtype="bfloat16"), type="int16")]

@@ -103,8 +103,8 @@ class RealDiv(Elementwise):
         return unbroadcast(x, y, raw.RealDiv(dz, y_), dz * raw.RealDiv(raw.RealDiv(-x_, y_), y_))
 
 
-def _nonzero_divisor(y: Any) -> None:
-    if not np.all(y):
+def _nonzero_divisor(x: Any, y: Any) -> None:
+    if x.size and not np.all(y):
         raise ValueError("Integer division by zero: the divisor has a 0")
 
 
@@ -117,7 +117,7 @@ class _Division(Elementwise):
             return divide
 
         def of_integers(x: Any, y: Any, out: Any = None) -> Any:
-            _nonzero_divisor(y)
+            _nonzero_divisor(x, y)
             return divide(x, y, out)
         return of_integers
 

@@ -164,7 +164,6 @@ class _Forward(_Convolution):
 
         def convolve(x: Any, w: Any, out: Any) -> Any:
             self.check_ranks(input=x, filter=w)
-            family.check(x.shape[1 if first else -1], w.shape)
             return kernel(x, w, sliding.window(x.shape, w.shape[:-2]), channels_first=first, out=out, xp=xp)
         return convolve
 
@@ -174,7 +173,7 @@ class _Forward(_Convolution):
 
 
 class _ByInput(_Convolution):
-    """Base of gradients by the input, whose sizes are given, or in the V2 ops an array that has them."""
+    """Base of gradients by the input, whose sizes are given, or in an old op an array that has them."""
 
     host_inputs: tuple[int, ...] = (0,)
     sizes_given = True
@@ -203,7 +202,6 @@ class _ByInput(_Convolution):
                 shape = joined(dy.shape[0], shape, w.shape[-2], data_format)
             if len(shape) != family.rank + 2 or min(shape) < 0:
                 raise ValueError(f"input_sizes must be {family.rank + 2} sizes of {data_format}, not {list(shape)}")
-            family.check(shape[1 if first else -1], w.shape)
             return kernel(dy, w, sliding.window(shape, w.shape[:-2]), shape, channels_first=first, out=out, xp=xp)
         return convolve_back
 
@@ -213,7 +211,7 @@ class _ByInput(_Convolution):
 
 
 class _ByFilter(_Convolution):
-    """Base of gradients by the filter, whose sizes are given, or in the V2 ops an array that has them."""
+    """Base of gradients by the filter, whose sizes are given, or in an old op an array that has them."""
 
     host_inputs: tuple[int, ...] = (1,)
     sizes_given = True
@@ -236,7 +234,6 @@ class _ByFilter(_Convolution):
             shape = tuple(w.tolist()) if given else w.shape
             if len(shape) != family.rank + 2 or min(shape) < 0:
                 raise ValueError(f"filter_sizes must be {family.rank + 2} sizes, not {list(shape)}")
-            family.check(x.shape[1 if first else -1], shape)
             return kernel(x, dy, sliding.window(x.shape, shape[:-2]), shape, channels_first=first, out=out, xp=xp)
         return filter_gradient
 
@@ -259,6 +256,7 @@ _EXPLICIT = {"strides": [1, 2, 1, 1], "padding": "EXPLICIT", "explicit_paddings"
 _FIRST = {"strides": [1, 1, 1, 2], "padding": "SAME", "data_format": "NCHW", "tensorflow": False}
 _DILATED = {"strides": [1, 1, 1, 1], "padding": "SAME", "dilations": [1, 2, 1, 1]}
 _NOT_IN_TENSORFLOW = "TensorFlow's CPU kernels take NHWC only, and neither groups nor dilations in gradients"
+_OLD = "TensorFlow reads it in graphs older than GraphDef version 10 only"
 _SAME_3D = {"strides": [1, 1, 1, 1, 1], "padding": "SAME"}
 _VALID_3D = {"strides": [1, 2, 1, 2, 1], "padding": "VALID"}
 _FIRST_3D = {"strides": [1, 1, 1, 1, 1], "padding": "SAME", "data_format": "NCDHW", "tensorflow": False}
@@ -310,22 +308,6 @@ class Conv2DBackpropFilter(_ByFilter):
                sample(normal(2, 3, 5, 6), _int32(3, 2, 3, 4), normal(2, 4, 5, 3), why=_NOT_IN_TENSORFLOW, **_FIRST)]
 
 
-@op("Conv2DBackpropInputV2(input: T, filter: T, out_backprop: T) -> output: T", T=(*FLOATS, int32), **_ATTRS_2D)
-class Conv2DBackpropInputV2(_ByInput):
-    """The gradient of Conv2D by its input, of which only the shape counts."""
-
-    family, host_inputs, sizes_given, gradient = _TWO, (), False, None
-    samples = [sample(normal(2, 5, 6, 3), normal(3, 2, 3, 4), normal(2, 5, 6, 4), **_SAME)]
-
-
-@op("Conv2DBackpropFilterV2(input: T, filter: T, out_backprop: T) -> output: T", T=FLOATS, **_ATTRS_2D)
-class Conv2DBackpropFilterV2(_ByFilter):
-    """The gradient of Conv2D by its filter, of which only the shape counts."""
-
-    family, host_inputs, sizes_given, gradient = _TWO, (), False, None
-    samples = [sample(normal(2, 5, 6, 3), normal(3, 2, 3, 4), normal(2, 5, 6, 4), **_SAME)]
-
-
 @op("Conv3D(input: T, filter: T) -> output: T", T=FLOATS, **_ATTRS_3D)
 class Conv3D(_Forward):
     """Convolution over three spatial dimensions; filter: [depth, height, width, channels, outputs]."""
@@ -333,6 +315,7 @@ class Conv3D(_Forward):
     family = _THREE
     samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), **_SAME_3D),
                sample(normal(1, 5, 4, 5, 2), normal(3, 2, 2, 2, 3), **_VALID_3D), sample(empty(0, 3, 3, 3, 2), normal(2, 2, 2, 2, 3), **_SAME_3D),
+               sample(normal(2, 4, 3, 5, 2, dtype="float64"), normal(2, 2, 3, 2, 3, dtype="float64"), **_SAME_3D),
                sample(normal(1, 2, 4, 3, 4), normal(2, 2, 2, 2, 3), why=_NOT_IN_TENSORFLOW, **_FIRST_3D)]
 
 
@@ -360,7 +343,7 @@ class Conv3DBackpropInput(_ByInput):
     """The gradient of Conv3D by its input, of which only the shape counts."""
 
     family, host_inputs, sizes_given, gradient = _THREE, (), False, None
-    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), **_SAME_3D)]
+    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), tensorflow=False, why=_OLD, **_SAME_3D)]
 
 
 @op("Conv3DBackpropFilter(input: T, filter: T, out_backprop: T) -> output: T", T=(half, float32, float64), **_OLD_ATTRS_3D)
@@ -368,7 +351,7 @@ class Conv3DBackpropFilter(_ByFilter):
     """The gradient of Conv3D by its filter, of which only the shape counts."""
 
     family, host_inputs, sizes_given, gradient = _THREE, (), False, None
-    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), **_SAME_3D)]
+    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), tensorflow=False, why=_OLD, **_SAME_3D)]
 
 
 @op("DepthwiseConv2dNative(input: T, filter: T) -> output: T", T=FLOATS, **_ATTRS_DEPTHWISE)
@@ -377,6 +360,7 @@ class DepthwiseConv2dNative(_Forward):
 
     family = _EACH_CHANNEL
     samples = [sample(normal(2, 5, 6, 3), normal(3, 2, 3, 2), **_SAME), sample(normal(2, 5, 6, 3), normal(2, 3, 3, 1), **_VALID_BY_2),
+               sample(normal(2, 5, 6, 3, dtype="float64"), normal(3, 2, 3, 2, dtype="float64"), **_SAME),
                sample(empty(0, 5, 5, 2), normal(3, 3, 2, 1), gradient=False, why="TensorFlow's filter gradient is not set", **_SAME),
                sample(normal(2, 3, 5, 6), normal(3, 2, 3, 2), why=_NOT_IN_TENSORFLOW, **_FIRST)]
 

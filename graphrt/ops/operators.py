@@ -91,8 +91,7 @@ def matmul(a: Any, b: Any, name: str | None = None) -> Tensor:
     with name_scope(name, "MatMul", [a, b]) as scope:
         a = convert_to_tensor(a, name="a")
         b = convert_to_tensor(b, dtype=a.dtype.base_dtype, name="b")
-        ranks = a.shape.rank, b.shape.rank
-        if all(r is None or r > 2 for r in ranks) or any(r is not None and r > 2 for r in ranks):
+        if any(t.shape.rank is None or t.shape.rank > 2 for t in (a, b)):
             return raw.BatchMatMulV2(a, b, name=scope)
         return raw.MatMul(a, b, name=scope)
 

@@ -194,7 +194,8 @@ class _Writer:
             text = call
         elif count == 1:
             self.names[node, 0] = f"t{n}"
-            text = f"t{n} = {call}"
+            # A kernel of a sequence returns one, also of one tensor.
+            text = f"t{n}{',' if node.op_def.outputs[0].is_sequence else ''} = {call}"
         else:
             names = [f"t{n}_{i}" for i in range(count)]
             for i, name in enumerate(names):

@@ -73,19 +73,20 @@ class SimModule:
             if isinstance(function, np.ufunc) and len(args) > function.nin:
                 # A ufunc's positional output.
                 args, out = args[:function.nin], args[function.nin]
-            plain = _strict(args, name)
+            plain, named = _strict(args, name), _strict(named, name)
             if out is not None:
-                named["out"] = out.view(np.ndarray)
-            made = function(*plain, **_strict(named, name))
+                named["out"] = _strict(out, name)
+            made = function(*plain, **named)
             return out if out is not None else _leave(made)
 
         setattr(self, name, on_device)
         return on_device
 
-    def asarray(self, value: Any, dtype: Any = None) -> Any:
-        return np.asarray(value, dtype).view(SimArray)
+    def asarray(self, value: Any, dtype: Any = None, **named: Any) -> Any:
+        return np.asarray(value, dtype, **named).view(SimArray)
 
-    array = asarray
+    def array(self, value: Any, dtype: Any = None, **named: Any) -> Any:
+        return np.array(value, dtype, **named).view(SimArray)
 
 
 def _strict(value: Any, name: str) -> Any:

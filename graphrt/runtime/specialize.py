@@ -52,6 +52,17 @@ class NodeShapes:
             return UNKNOWN
         return TensorShape.of(tuple([None if d == -1 else int(d) for d in value]))
 
+    def elements(self, i: int) -> list[int | None] | None:
+        value = self.value(i)
+        if value is not None:
+            return value.tolist()
+        source, _ = self.node.inputs[i]
+        if source.type == "Pack":
+            found = [self.values.get(e) for e in source.inputs]
+            return [None if v is None else int(v) for v in found]
+        sizes = self.shapes.get(self.node.inputs[i], UNKNOWN).sizes
+        return [None] * sizes[0] if sizes and sizes[0] is not None else None
+
     def handle(self, i: int) -> Any:
         source, index = self.node.inputs[i]
         if source.type == "VarHandleOp":

@@ -7,13 +7,13 @@ untaken branch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from graphrt.compiler.step_graph import Node
 from graphrt.core.constant_value import bound_kernel
 from graphrt.core.errors import OpError, describe
 from graphrt.runtime.codegen import DEAD
+from graphrt.runtime.elastic_threads import elastic_threads
 from graphrt.runtime.rendezvous import make_key
 from graphrt.runtime.schedule import read_variables
 
@@ -128,13 +128,6 @@ def _blocking(node: Node, plan: Any, slots: list[int]) -> Callable[..., None]:
                 done(() if made is None and not slots else made)
 
         r[-2].started(node)
-        elastic_threads().submit(work)
+        elastic_threads.submit(work)
 
     return begin
-
-
-@cache
-def elastic_threads() -> Any:
-    """Threads for blocking nodes: as many as block at once, kept for the next. They hold no lock while they wait."""
-    from concurrent.futures import ThreadPoolExecutor
-    return ThreadPoolExecutor(max_workers=1024, thread_name_prefix="graphrt-blocking")

@@ -16,13 +16,16 @@ from graphrt.core.tensor import IndexedSlices, Tensor
 def init_scope() -> Iterator[None]:
     """Build outside of control dependencies, conditionals, loops and functions; the name scope stays."""
     graph = get_default_graph()
-    outer = graph if not graph.building_function else _outermost(graph)
+    outer = outside_functions(graph)
     scope = graph.get_name_scope()
     with outer.as_default(), outer.name_scope(scope + "/" if scope else None), outer.control_dependencies(None):
         yield
 
 
-def _outermost(graph: Graph) -> Graph:
+def outside_functions(graph: Graph) -> Graph:
+    """`graph`, or the one around the function bodies that it is the innermost of."""
+    if not graph.building_function:
+        return graph
     for open_graph in reversed(default_graphs.stack):
         if not open_graph.building_function:
             return open_graph
