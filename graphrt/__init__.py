@@ -17,6 +17,9 @@ from typing import Any as _Any
 
 from graphrt import ops as _ops
 from graphrt.array_api import *  # noqa: F403
+from graphrt.math_api import *  # noqa: F403
+from graphrt.random_api import *  # noqa: F403
+from graphrt.variables_api import *  # noqa: F403
 from graphrt.client.session import InteractiveSession, Session, get_default_session
 from graphrt.core import errors
 from graphrt.core.convert import convert_to_tensor, is_tensor, register_tensor_conversion_function
@@ -70,7 +73,7 @@ def __getattr__(name: str) -> _Any:
     if place is None:
         raise AttributeError(f"graphrt has no attribute '{name}'")
     try:
-        if isinstance(place, tuple):
+        if not isinstance(place, str):  # `tuple` is tf.tuple here
             made = getattr(_importlib.import_module(place[0]), place[1])
         else:
             made = _importlib.import_module(place)
@@ -100,8 +103,3 @@ def disable_v2_behavior() -> None:
 
 
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
-
-
-def set_random_seed(seed: int | None) -> None:
-    """Set the default graph's seed: random ops without a seed of their own derive theirs from it."""
-    get_default_graph().seed = seed

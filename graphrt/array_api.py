@@ -9,14 +9,16 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.convert import constant_tensor, convert_to_tensor
 from graphrt.core.dtypes import as_dtype, float32, string
-from graphrt.core.graph import get_default_graph, name_scope
+from graphrt.core.graph import name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
 
 __all__ = ["constant", "identity", "ones", "placeholder", "zeros"]
 
 
-def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False) -> Tensor:
+def constant(
+    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+) -> Tensor:
     """A tensor with this value in every step.
 
     Args:
@@ -28,7 +30,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
       TypeError: the value cannot be of `dtype`, or (verify_shape) is not of `shape`.
       ValueError: more elements than `shape` holds.
     """
-    return constant_tensor(value, None if dtype is None else as_dtype(dtype).base_dtype, shape, name, verify_shape)
+    return constant_tensor(
+        value, None if dtype is None else as_dtype(dtype).base_dtype, shape, name, verify_shape
+    )
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:

@@ -6,19 +6,20 @@ it: `with tf.control_dependencies([tf.assert_positive(x)]):`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from graphrt import array_api, math_api
 from graphrt.control_flow import cond
+from graphrt.control_flow.dependencies import with_dependencies
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import NUMBERS, DType, as_dtype, float32, int32, string
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import colocate_with, control_dependencies, name_scope
+from graphrt.core.graph import name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import SparseTensor, Tensor
@@ -45,13 +46,6 @@ def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | 
         # Data that is on a GPU is copied to the host only where it is shown.
         guarded = cond(condition, raw.NoOp, lambda: raw.Assert(condition, data, summarize=summarize, name="Assert"), name="AssertGuard")
         return guarded.op
-
-
-def with_dependencies(dependencies: Iterable[Any], x: Tensor, name: str | None = None) -> Tensor:
-    """`x`, once `dependencies` have run."""
-    dependencies = list(dependencies)
-    with name_scope(name, "control_dependency", [*dependencies, x]) as name, colocate_with(x), control_dependencies(dependencies):
-        return raw.Identity(x, name=name)
 
 
 def _prefix(message: str | None) -> str:

@@ -175,11 +175,10 @@ def _looked_up(params: list[Any], rows: Tensor, ids: Tensor, weights: Any, strat
 
     One table on the ids' device is used as it is; of others the rows that are needed are fetched, each once.
     """
-    if len(params) == 1 and not isinstance(params[0], (Tensor, BaseResourceVariable)):
-        params = [convert_to_tensor(params[0], name="params")]
-    is_plain = len(params) == 1 and isinstance(params[0], Tensor)
-    if is_plain and params[0].device == rows.device and max_norm is None and (is_fast or weights is None):
-        return params[0], ids, not is_fast
+    if len(params) == 1 and max_norm is None and (is_fast or weights is None):
+        table = convert_to_tensor(params[0], name="params")
+        if table.device == rows.device:
+            return table, ids, not is_fast
     ids, places = raw.Unique(ids)
     return embedding_lookup(params, ids, partition_strategy=strategy, max_norm=max_norm), places, False
 

@@ -1,5 +1,6 @@
 """tf.random: random values, by the names that TF1 has for them there."""
 
+from graphrt import nn_sampling as _sampling
 from graphrt import random_api as _api
 
 Algorithm = _api.Algorithm
@@ -14,3 +15,9 @@ stateless_truncated_normal = _api.stateless_truncated_normal
 stateless_gamma, stateless_poisson = _api.stateless_gamma, _api.stateless_poisson
 stateless_multinomial, stateless_categorical = _api.stateless_multinomial, _api.stateless_categorical
 split, fold_in = _api.split, _api.fold_in
+
+all_candidate_sampler = _sampling.all_candidate_sampler
+uniform_candidate_sampler = _sampling.uniform_candidate_sampler
+log_uniform_candidate_sampler = _sampling.log_uniform_candidate_sampler
+learned_unigram_candidate_sampler = _sampling.learned_unigram_candidate_sampler
+fixed_unigram_candidate_sampler = _sampling.fixed_unigram_candidate_sampler

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from graphrt import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import FLOATS, as_dtype, float32, int32, int64, uint32, uint64
-from graphrt.core.graph import control_dependencies, name_scope
+from graphrt.core.graph import name_scope
 from graphrt.core.seeds import get_seed, set_random_seed
 from graphrt.core.tensor import Tensor
 
@@ -56,7 +57,8 @@ def random_uniform(
 
     Args:
       shape: int vector, or list.
-      minval, maxval: scalars; for a floating `dtype` also tensors that broadcast to `shape`. maxval is 1 by default.
+      minval, maxval: scalars; for a floating `dtype` also tensors that broadcast to `shape`. The default of
+        maxval is 1.
       dtype: half, bfloat16, float32, float64, int32 or int64.
     Raises:
       ValueError: another dtype; an int dtype without maxval.
@@ -133,17 +135,18 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     Raises:
       InvalidArgumentError: at run time, `size` is larger than `value`.
     """
+    from graphrt import checks  # control flow, which few programs that draw need
+
     with name_scope(name, "random_crop", [value, size]) as name:
         value = convert_to_tensor(value, name="value")
         size = convert_to_tensor(size, dtype=int32, name="size")
-        shape = raw.Shape(value)
-        fits = raw.All(raw.GreaterEqual(shape, size), raw.Range(0, raw.Rank(size), 1))
-        check = raw.Assert(fits, ["Need value.shape >= size, got ", shape, size], summarize=1000)
-        with control_dependencies([check]):
-            shape = raw.Identity(shape)
-        limit = raw.AddV2(raw.Sub(shape, size, name="sub"), 1, name="add")
-        drawn = random_uniform(raw.Shape(shape), dtype=int32, maxval=int32.max, seed=seed)
-        return raw.Slice(value, raw.FloorMod(drawn, limit, name="mod"), size, name=name)
+        shape = array_api.shape(value)
+        fits = math_api.reduce_all(raw.GreaterEqual(shape, size))
+        check = checks.Assert(fits, ["Need value.shape >= size, got ", shape, size], summarize=1000)
+        shape = checks.with_dependencies([check], shape)
+        limit = shape - size + 1
+        place = random_uniform(array_api.shape(shape), dtype=int32, maxval=int32.max, seed=seed) % limit
+        return raw.Slice(value, place, size, name=name)
 
 
 def multinomial(
@@ -187,7 +190,8 @@ def _broadcast_parameters(alpha: Any, beta: Any, dtype: Any) -> tuple[Tensor, Te
     """`alpha` broadcast with `beta`, and `beta`."""
     alpha = convert_to_tensor(alpha, dtype=dtype, name="alpha")
     beta = convert_to_tensor(1 if beta is None else beta, dtype=dtype, name="beta")
-    return raw.BroadcastTo(alpha, raw.BroadcastArgs(raw.Shape(alpha), raw.Shape(beta))), beta
+    shape = raw.BroadcastArgs(array_api.shape(alpha), array_api.shape(beta))
+    return raw.BroadcastTo(alpha, shape), beta
 
 
 def _over_rate(drawn: Tensor, beta: Tensor, name: str | None = None) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -38,6 +40,32 @@ PASSES: list[Pass] = [
 ]
 
 
+class _CollectorPause:
+    """Holds the garbage collector while any thread compiles: a compile makes many objects and little garbage, and the
+    collector would walk the whole graph again and again, which doubles its time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._compiling = 0
+        self._was_enabled = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._compiling == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._compiling += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._compiling -= 1
+            if self._compiling == 0 and self._was_enabled:
+                gc.enable()
+
+
+collector_pause = _CollectorPause()
+
+
 @dataclass
 class CompiledStep:
     """What the compiler made of one signature.
@@ -66,16 +94,17 @@ def compile_step(graph: Graph, signature: Signature, devices: Iterable[Device], 
     """
     known = DeviceSet(devices, options.client_device)
     records: list[PassRecord] = []
-    step = _timed(records, prune, graph, signature)
-    if options.verify:
-        verify(step, "prune")
-    is_placed = False
-    for each in PASSES:
-        step = _timed(records, each, step, known, options)
-        is_placed |= each is place
+    with collector_pause:
+        step = _timed(records, prune, graph, signature)
         if options.verify:
-            verify(step, each.__name__, known if is_placed else None, is_lowered=True)
-    partitions = _cut(step, known, options, records)
+            verify(step, "prune")
+        is_placed = False
+        for each in PASSES:
+            step = _timed(records, each, step, known, options)
+            is_placed |= each is place
+            if options.verify:
+                verify(step, each.__name__, known if is_placed else None, is_lowered=True)
+        partitions = _cut(step, known, options, records)
     return CompiledStep(signature, partitions, records, step)
 
 
@@ -91,18 +120,21 @@ def compile_partition(partition_def: Any, devices: Iterable[Device], options: Co
     """
     known = DeviceSet(devices, options.client_device)
     records: list[PassRecord] = []
-    if isinstance(partition_def, Partition):
-        step = partition_def.graph
-    elif isinstance(partition_def, StepGraph):
-        step = partition_def
-    else:
-        step = _timed(records, from_graph_def, partition_def)
-    step = _timed(records, lower_control_flow, step, known, options)
-    if any(n.device not in known.by_name for n in step.nodes):
-        step = _timed(records, place, step, known, options)
-    partitions = _cut(step, known, options, records)
-    signature = Signature(tuple(n.name for n in step.args), tuple(n.name for n in step.retvals), tuple(n.name for n in step.targets))
-    return CompiledStep(signature, partitions, records, step)
+    with collector_pause:
+        if isinstance(partition_def, Partition):
+            step = partition_def.graph
+        elif isinstance(partition_def, StepGraph):
+            step = partition_def
+        else:
+            step = _timed(records, from_graph_def, partition_def)
+        step = _timed(records, lower_control_flow, step, known, options)
+        if any(n.device not in known.by_name for n in step.nodes):
+            step = _timed(records, place, step, known, options)
+        if options.verify:
+            verify(step, "registration", known, is_lowered=True)
+        partitions = _cut(step, known, options, records)
+    ends = [tuple(n.name for n in nodes) for nodes in (step.args, step.retvals, step.targets)]
+    return CompiledStep(Signature(*ends), partitions, records, step)
 
 
 def _cut(step: StepGraph, devices: DeviceSet, options: CompileOptions, records: list[PassRecord]) -> list[Partition]:

@@ -133,12 +133,14 @@ def _exact(node: Node) -> bool:
 
 
 def _is_one(value: np.ndarray) -> bool:
+    if value.size == 1:
+        return value.item() == 1
     return bool((value == 1).all())
 
 
 def _is_zero(value: np.ndarray, negative: bool) -> bool:
     """Zeros; floating ones of the sign that is neutral."""
-    if not (value == 0).all():
+    if value.item() != 0 if value.size == 1 else not (value == 0).all():
         return False
     return value.dtype.kind != "f" or bool((np.signbit(value) == negative).all())
 

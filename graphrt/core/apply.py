@@ -154,7 +154,7 @@ def _convert_sequence(op_def: OpDef, arg: Arg, items: list[Any], values: list[An
                 hint = next((peek_dtype(v) for v in items if peek_dtype(v) is not None), None)
         else:
             hint = None
-        made = [_to_tensor(op_def, arg, v, wanted, hint) for v in items]
+        made = [_to_tensor(op_def, arg, v, wanted, hint, i) for i, v in enumerate(items)]
         for tensor in made:
             _check_type(op_def, arg, tensor, wanted, attrs)
             wanted = arg.dtype if arg.dtype is not None else attrs.get(arg.type_attr)
@@ -162,7 +162,7 @@ def _convert_sequence(op_def: OpDef, arg: Arg, items: list[Any], values: list[An
     types = attrs.get(arg.list_attr)
     if types is not None and len(types) != len(items):
         raise ValueError(f"{op_def.name}: '{arg.name}' has {len(items)} tensors for {len(types)} types")
-    made = [_to_tensor(op_def, arg, v, types[i] if types is not None else None, None) for i, v in enumerate(items)]
+    made = [_to_tensor(op_def, arg, v, types[i] if types is not None else None, None, i) for i, v in enumerate(items)]
     for i, tensor in enumerate(made):
         if types is not None and tensor.dtype.base_dtype is not types[i]:
             raise TypeError(f"{op_def.name}: '{arg.name}'[{i}] is {tensor.dtype.base_dtype.name}, not {types[i].name}")
@@ -170,11 +170,13 @@ def _convert_sequence(op_def: OpDef, arg: Arg, items: list[Any], values: list[An
     return made
 
 
-def _to_tensor(op_def: OpDef, arg: Arg, value: Any, wanted: DType | None, hint: DType | None) -> Tensor:
+def _to_tensor(op_def: OpDef, arg: Arg, value: Any, wanted: DType | None, hint: DType | None,
+               place: int | None = None) -> Tensor:
     if value.__class__ is Tensor:
         return value
+    name = arg.name if place is None else f"{arg.name}_{place}"  # as TensorFlow names the constants of a list
     try:
-        return convert_to_tensor(value, dtype=wanted, name=arg.name, preferred_dtype=hint, as_ref=arg.is_ref)
+        return convert_to_tensor(value, dtype=wanted, name=name, preferred_dtype=hint, as_ref=arg.is_ref)
     except (TypeError, ValueError) as error:
         want = f" as {wanted.name}" if wanted is not None else ""
         raise type(error)(f"{op_def.name}: input '{arg.name}'{want}: {error}\n  built at "

@@ -15,6 +15,7 @@ import numpy as np
 
 from graphrt.core import registry
 from graphrt.core.dtypes import DType, as_dtype, bool_, of_array, string
+from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension, TensorShape
 from graphrt.core.tensor import IndexedSlices, Tensor
 
@@ -281,9 +282,11 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _pack(value: Any, dtype: DType | None, name: str | None) -> Tensor:
+    """A Pack of a list with tensors in it; what is no tensor becomes a constant named by its place."""
     dtype = dtype or peek_dtype(value)
-    items = [v if isinstance(v, Tensor) else convert_to_tensor(v, dtype) for v in value]
-    return registry.OPS["Pack"](items, axis=0, name=name or "packed")
+    with name_scope(name or "packed") as scope:
+        items = [v if isinstance(v, Tensor) else convert_to_tensor(v, dtype, name=str(i)) for i, v in enumerate(value)]
+        return registry.OPS["Pack"](items, axis=0, name=scope)
 
 
 def _densify(value: IndexedSlices, dtype: DType | None, name: str | None) -> Tensor:

@@ -134,7 +134,9 @@ class Graph:
             controls += self._control_inputs(inputs)
         context = scopes.control_flow
         if context is not None:
-            inputs, controls = context.admit(op_def, inputs, controls)
+            # Its name is taken first: what the context builds for it stands under that.
+            name = name if name and name[-1] == "/" else self.unique_name(name or op_def.name) + "/"
+            inputs, controls = context.admit(op_def, inputs, controls, name)
         if output_types is None:
             output_types = op_def.types(op_def.outputs, attrs)
         location = user_location(2)

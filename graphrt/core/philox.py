@@ -14,6 +14,7 @@ belong to the thread that draws and stay below 2 MB.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -27,6 +28,7 @@ import numpy as np
 BLOCKS_PER_OUTPUT = 256  # what a run reserves for each output element
 CHUNK = 1 << 14  # blocks worked on at once: its arrays stay in the second-level cache
 _FEW = 4  # blocks up to which Python's integers are faster than arrays
+_LOAD_S = 30.0  # how long an interpreter that ends waits for the compiler
 _COMPILE_AFTER = 1 << 22  # blocks that a process draws with NumPy before it pays for the compiler
 
 _M0, _M1, _W0, _W1 = 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85
@@ -133,7 +135,9 @@ class Compiled:
         self.drawn += blocks
         if self.drawn >= _COMPILE_AFTER and not self._begun:
             self._begun = True
-            threading.Thread(target=self.load, name="graphrt-philox-compile", daemon=True).start()
+            loader = threading.Thread(target=self.load, name="graphrt-philox-compile", daemon=True)
+            loader.start()
+            atexit.register(loader.join, _LOAD_S)  # the interpreter must not go while LLVM works in it
 
     def load(self) -> bool:
         """Import the compiled functions. False where numba is not installed or cannot compile here."""

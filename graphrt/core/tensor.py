@@ -199,12 +199,22 @@ class SparseTensor:
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         from graphrt.core.convert import convert_to_tensor
         from graphrt.core.dtypes import int64
-        self._indices = convert_to_tensor(indices, dtype=int64, name="indices")
-        self._values = convert_to_tensor(values, name="values")
-        self._dense_shape = convert_to_tensor(dense_shape, dtype=int64, name="dense_shape")
-        self._indices.shape.with_rank(2)
-        self._values.shape.with_rank(1)
-        self._dense_shape.shape.with_rank(1)
+        from graphrt.core.graph import name_scope
+        with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
+            self._indices = convert_to_tensor(indices, dtype=int64, name="indices")
+            self._values = convert_to_tensor(values, name="values")
+            self._dense_shape = convert_to_tensor(dense_shape, dtype=int64, name="dense_shape")
+        rows, rank = self._indices.shape.with_rank(2), self._dense_shape.shape.with_rank(1)
+        TensorShape.of(rows.sizes[:1]).merge_with(self._values.shape.with_rank(1))  # type: ignore[index]
+        TensorShape.of(rows.sizes[1:]).merge_with(rank)  # type: ignore[index]
+        self._known_shape = TensorShape(None)
+
+    @classmethod
+    def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
+        """The SparseTensor of a SparseTensorValue (indices, values, dense_shape)."""
+        if isinstance(sparse_tensor_value, SparseTensor):
+            return sparse_tensor_value
+        return cls(*sparse_tensor_value)
 
     indices = property(lambda self: self._indices)
     values = property(lambda self: self._values)
@@ -216,10 +226,21 @@ class SparseTensor:
     @property
     def shape(self) -> TensorShape:
         from graphrt.core.constant_value import constant_value_as_shape
-        return constant_value_as_shape(self._dense_shape)
+        return constant_value_as_shape(self._dense_shape).merge_with(self._known_shape)
 
     def get_shape(self) -> TensorShape:
         return self.shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Refine the static shape with `shape`. Raises ValueError where the two cannot both hold."""
+        self._known_shape = self.shape.merge_with(as_shape(shape))
+
+    def with_values(self, new_values: Any) -> SparseTensor:
+        """This sparse tensor with other values at its places."""
+        return SparseTensor(self._indices, new_values, self._dense_shape)
+
+    def consumers(self) -> list[Operation]:
+        return list(dict.fromkeys([*self._indices.consumers(), *self._values.consumers(), *self._dense_shape.consumers()]))
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
         return eval_hook(self, feed_dict, session)

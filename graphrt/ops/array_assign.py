@@ -27,7 +27,9 @@ def _put(array: Any, index: tuple[Any, ...], value: Any) -> None:
     try:
         part[...] = value
     except ValueError:
-        raise ValueError(f"a value of shape {list(value.shape)} cannot be put into a slice of shape {list(part.shape)}") from None
+        raise ValueError(
+            f"a value of shape {list(value.shape)} cannot be put into a slice of shape {list(part.shape)}"
+        ) from None
 
 
 class _AssignSlice:
@@ -47,31 +49,63 @@ class _AssignSlice:
         return assign
 
 
-@op("StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T) -> output_ref: Ref(T)", Index=_INDEX,
-    **MASKS)
+@op(
+    "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T) -> output_ref: Ref(T)",
+    Index=_INDEX,
+    **MASKS,
+)
 class StridedSliceAssign(_AssignSlice):
     """Sets the strided slice of a ref variable to `value`, which may broadcast."""
 
     def shape(self, s: ShapeContext, ref: TensorShape, *_: TensorShape) -> TensorShape:
         return ref
 
-    samples = [on_ref([[1.0, 2.0], [3.0, 4.0]], lambda tf, v: tf.raw_ops.StridedSliceAssign(
-        ref=v, begin=[0, 1], end=[2, 2], strides=[1, 1], value=[9.0, 8.0], shrink_axis_mask=2)),
-        on_ref([1.0, 2.0, 3.0], lambda tf, v: tf.raw_ops.StridedSliceAssign(
-            ref=v, begin=[0], end=[0], strides=[-2], value=[7.0, 6.0], begin_mask=1, end_mask=1), why="backwards")]
+    samples = [
+        on_ref(
+            [[1.0, 2.0], [3.0, 4.0]],
+            lambda tf, v: tf.raw_ops.StridedSliceAssign(
+                ref=v, begin=[0, 1], end=[2, 2], strides=[1, 1], value=[9.0, 8.0], shrink_axis_mask=2
+            ),
+        ),
+        on_ref(
+            [1.0, 2.0, 3.0],
+            lambda tf, v: tf.raw_ops.StridedSliceAssign(
+                ref=v, begin=[0], end=[0], strides=[-2], value=[7.0, 6.0], begin_mask=1, end_mask=1
+            ),
+            why="backwards",
+        ),
+    ]
 
 
-@op("ResourceStridedSliceAssign(ref: resource, begin: Index, end: Index, strides: Index, value: T)", Index=_INDEX, **MASKS)
+@op(
+    "ResourceStridedSliceAssign(ref: resource, begin: Index, end: Index, strides: Index, value: T)",
+    Index=_INDEX,
+    **MASKS,
+)
 class ResourceStridedSliceAssign(_AssignSlice):
     """Sets the strided slice of a resource variable to `value`, which may broadcast."""
 
-    samples = [on_resource([[1.0, 2.0], [3.0, 4.0]], lambda tf, v: tf.raw_ops.ResourceStridedSliceAssign(
-        ref=v, begin=[1], end=[2], strides=[1], value=[9.0, 8.0], shrink_axis_mask=1)),
-        on_resource([1, 2, 3], lambda tf, v: tf.raw_ops.ResourceStridedSliceAssign(
-            ref=v, begin=[1], end=[3], strides=[1], value=[7, 6]))]
+    samples = [
+        on_resource(
+            [[1.0, 2.0], [3.0, 4.0]],
+            lambda tf, v: tf.raw_ops.ResourceStridedSliceAssign(
+                ref=v, begin=[1], end=[2], strides=[1], value=[9.0, 8.0], shrink_axis_mask=1
+            ),
+        ),
+        on_resource(
+            [1, 2, 3],
+            lambda tf, v: tf.raw_ops.ResourceStridedSliceAssign(
+                ref=v, begin=[1], end=[3], strides=[1], value=[7, 6]
+            ),
+        ),
+    ]
 
 
-@op("TensorStridedSliceUpdate(input: T, begin: Index, end: Index, strides: Index, value: T) -> output: T", Index=_INDEX, **MASKS)
+@op(
+    "TensorStridedSliceUpdate(input: T, begin: Index, end: Index, strides: Index, value: T) -> output: T",
+    Index=_INDEX,
+    **MASKS,
+)
 class TensorStridedSliceUpdate:
     """`input` with its strided slice set to `value`, which may broadcast."""
 
@@ -105,7 +139,11 @@ class TensorStridedSliceUpdate:
         axes = raw.BroadcastGradientArgs(shape_of(part, kind), value_shape)[1]
         return [rest, None, None, None, raw.Reshape(raw.Sum(part, axes, keep_dims=True), value_shape)]
 
-    samples = [sample(normal(3, 4), [1, 0], [3, 4], [1, 2], normal(2, 2)), sample(normal(4), [1], [2], [1], normal(),
-                                                                                  shrink_axis_mask=1),
-               sample(normal(3, 4), np.array([0]), np.array([2]), np.array([1]), normal(4), why="the value broadcasts"),
-               sample(text("a", "b", "c"), [0], [2], [1], text("x", "y"))]
+    samples = [
+        sample(normal(3, 4), [1, 0], [3, 4], [1, 2], normal(2, 2)),
+        sample(normal(4), [1], [2], [1], normal(), shrink_axis_mask=1),
+        sample(
+            normal(3, 4), np.array([0]), np.array([2]), np.array([1]), normal(4), why="the value broadcasts"
+        ),
+        sample(text("a", "b", "c"), [0], [2], [1], text("x", "y")),
+    ]

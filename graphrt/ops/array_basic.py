@@ -44,7 +44,13 @@ class Identity:
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return dy
 
-    samples = [sample(normal(2, 3)), sample(text("a", "")), sample(empty(0, 3)), sample(ints()), sample(bools(3))]
+    samples = [
+        sample(normal(2, 3)),
+        sample(text("a", "")),
+        sample(empty(0, 3)),
+        sample(ints()),
+        sample(bools(3)),
+    ]
 
 
 @op("IdentityN(input: list(T)) -> output: list(T)", T="list(type) >= 1")
@@ -110,7 +116,9 @@ class PreventGradient:
         return input
 
     def gradient(self, op: Any, dy: Tensor) -> None:
-        raise LookupError(f"Gradient explicitly disabled at '{op.name}'. Reason: {op.attrs['message'].decode()}")
+        raise LookupError(
+            f"Gradient explicitly disabled at '{op.name}'. Reason: {op.attrs['message'].decode()}"
+        )
 
     samples = [sample(normal(2), gradient=False, why="its gradient is an error on purpose", message="no")]
 
@@ -130,10 +138,14 @@ class EnsureShape:
 
         def ensure(input: Any) -> Any:
             shape = input.shape
-            if sizes is not None and (len(shape) != len(sizes) or any(
-                    w is not None and w != d for w, d in zip(sizes, shape))):
-                raise InvalidArgumentError(None, None, f"Shape of tensor {k.name} {list(shape)} is not compatible with "
-                                           f"expected shape {wanted}.")
+            if sizes is not None and (
+                len(shape) != len(sizes) or any(w is not None and w != d for w, d in zip(sizes, shape))
+            ):
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    f"Shape of tensor {k.name} {list(shape)} is not compatible with expected shape {wanted}.",
+                )
             return input
 
         return ensure
@@ -157,14 +169,25 @@ class CheckNumerics:
     def compute(self, k: KernelContext, tensor: Any) -> Any:
         xp = k.xp
         if not bool(xp.isfinite(tensor).all()):
-            found = " and ".join(what for what, any_ in (
-                ("Inf", bool(xp.isinf(tensor).any())), ("NaN", bool(xp.isnan(tensor).any()))) if any_)
-            raise InvalidArgumentError(None, None, f"{k.attrs['message'].decode()} : Tensor had {found} values")
+            found = " and ".join(
+                what
+                for what, any_ in (
+                    ("Inf", bool(xp.isinf(tensor).any())),
+                    ("NaN", bool(xp.isnan(tensor).any())),
+                )
+                if any_
+            )
+            raise InvalidArgumentError(
+                None, None, f"{k.attrs['message'].decode()} : Tensor had {found} values"
+            )
         return tensor
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return raw.CheckNumerics(dy, message="Not a number (NaN) or infinity (Inf) values detected in gradient. "
-                                 + op.attrs["message"].decode())
+        return raw.CheckNumerics(
+            dy,
+            message="Not a number (NaN) or infinity (Inf) values detected in gradient. "
+            + op.attrs["message"].decode(),
+        )
 
     samples = [sample(normal(2, 3), message="all well"), sample(empty(0), message="")]
 
@@ -183,7 +206,12 @@ class Shape:
         return lambda input: array(input.shape, dtype)
 
     not_differentiable = True
-    samples = [sample(normal(2, 3)), sample(normal(), out_type="int64"), sample(empty(0, 2)), sample(text("a"))]
+    samples = [
+        sample(normal(2, 3)),
+        sample(normal(), out_type="int64"),
+        sample(empty(0, 2)),
+        sample(text("a")),
+    ]
 
 
 @op("ShapeN(input: N*T) -> output: N*out_type", out_type=INDEX_OR_INT32)
@@ -257,7 +285,9 @@ class Reshape:
         if known == 0:
             return wanted
         if have % known:
-            raise ValueError(f"cannot reshape {tensor}, {have} elements, to {wanted}: {have} is not a multiple of {known}")
+            raise ValueError(
+                f"cannot reshape {tensor}, {have} elements, to {wanted}: {have} is not a multiple of {known}"
+            )
         return TensorShape.of(tuple([have // known if d is None else d for d in wanted.sizes]))
 
     def compute(self, k: KernelContext, tensor: Any, shape: Any) -> Any:
@@ -273,9 +303,15 @@ class Reshape:
             return [raw.Reshape(dense(dy), [-1 if d is None else d for d in sizes]), None]
         return [reshape_like(dy, x), None]
 
-    samples = [sample(normal(2, 6), [3, 4]), sample(normal(2, 6), [-1]), sample(normal(2, 6), np.array([4, -1])),
-               sample(empty(0, 3), [3, 0]), sample(normal(), [1, 1]), sample(normal(1), np.array([], np.int32)),
-               sample(text("a", "b"), [2, 1])]
+    samples = [
+        sample(normal(2, 6), [3, 4]),
+        sample(normal(2, 6), [-1]),
+        sample(normal(2, 6), np.array([4, -1])),
+        sample(empty(0, 3), [3, 0]),
+        sample(normal(), [1, 1]),
+        sample(normal(1), np.array([], np.int32)),
+        sample(text("a", "b"), [2, 1]),
+    ]
 
 
 def _why_not(tensor: Any, shape: Any) -> str:
@@ -314,13 +350,20 @@ class ExpandDims:
     def gradient(self, op: Any, dy: Tensor) -> list[Any]:
         return [reshape_like(dy, op.inputs[0]), None]
 
-    samples = [sample(normal(2, 3), 0), sample(normal(2, 3), -1), sample(normal(2, 3), 1), sample(normal(), 0),
-               sample(empty(0, 3), np.array([1], np.int64))]
+    samples = [
+        sample(normal(2, 3), 0),
+        sample(normal(2, 3), -1),
+        sample(normal(2, 3), 1),
+        sample(normal(), 0),
+        sample(empty(0, 3), np.array([1], np.int64)),
+    ]
 
 
 def _inserted_axis(axis: int, rank: int) -> int:
     if not -rank - 1 <= axis <= rank:
-        raise ValueError(f"dim {axis} is outside [{-rank - 1}, {rank}], where a tensor of rank {rank} can be expanded")
+        raise ValueError(
+            f"dim {axis} is outside [{-rank - 1}, {rank}], where a tensor of rank {rank} can be expanded"
+        )
     return axis + rank + 1 if axis < 0 else axis
 
 
@@ -337,11 +380,15 @@ class Squeeze:
         rank = len(input.sizes)
         if not axes:
             # A size that is not known may be 1.
-            return UNKNOWN if None in input.sizes else TensorShape.of(tuple([d for d in input.sizes if d != 1]))
+            return (
+                UNKNOWN if None in input.sizes else TensorShape.of(tuple([d for d in input.sizes if d != 1]))
+            )
         dropped = _checked_axes(axes, rank)
         for a in dropped:
             if input.sizes[a] not in (1, None):
-                raise ValueError(f"cannot squeeze dimension {a} of {input}: its size is {input.sizes[a]}, not 1")
+                raise ValueError(
+                    f"cannot squeeze dimension {a} of {input}: its size is {input.sizes[a]}, not 1"
+                )
         return TensorShape.of(tuple([d for i, d in enumerate(input.sizes) if i not in dropped]))
 
     def compute(self, k: KernelContext, input: Any) -> Any:
@@ -351,14 +398,21 @@ class Squeeze:
         dropped = _checked_axes(axes, len(shape))
         for a in dropped:
             if shape[a] != 1:
-                raise ValueError(f"cannot squeeze dimension {a} of {list(shape)}: its size is {shape[a]}, not 1")
+                raise ValueError(
+                    f"cannot squeeze dimension {a} of {list(shape)}: its size is {shape[a]}, not 1"
+                )
         return input.reshape(tuple([d for i, d in enumerate(shape) if i not in dropped]))
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return reshape_like(dy, op.inputs[0])
 
-    samples = [sample(normal(1, 3, 1)), sample(normal(1, 3, 1), squeeze_dims=[0]), sample(normal(1, 3, 1), squeeze_dims=[-1]),
-               sample(normal(1, 1)), sample(empty(1, 0))]
+    samples = [
+        sample(normal(1, 3, 1)),
+        sample(normal(1, 3, 1), squeeze_dims=[0]),
+        sample(normal(1, 3, 1), squeeze_dims=[-1]),
+        sample(normal(1, 1)),
+        sample(empty(1, 0)),
+    ]
 
 
 def _checked_axes(axes: list[int], rank: int) -> set[int]:
@@ -394,8 +448,12 @@ class Fill:
         axes = raw.Range(0, raw.Rank(dy), 1) if rank is None else int_constant(np.arange(rank))
         return [None, raw.Sum(dy, axes)]
 
-    samples = [sample([2, 3], normal()), sample(np.array([], np.int64), normal()), sample([0, 2], ints()),
-               sample([2], text("a").reshape(()))]
+    samples = [
+        sample([2, 3], normal()),
+        sample(np.array([], np.int64), normal()),
+        sample([0, 2], ints()),
+        sample([2], text("a").reshape(())),
+    ]
 
 
 @op("ZerosLike(x: T) -> y: T")
@@ -414,7 +472,13 @@ class ZerosLike:
         return out
 
     not_differentiable = True
-    samples = [sample(normal(2, 3)), sample(ints()), sample(bools(2)), sample(empty(0, 2)), sample(text("a", "b"))]
+    samples = [
+        sample(normal(2, 3)),
+        sample(ints()),
+        sample(bools(2)),
+        sample(empty(0, 2)),
+        sample(text("a", "b")),
+    ]
 
 
 @op("OnesLike(x: T) -> y: T", T=(*FLOATS, *INTEGERS, *COMPLEX, bool_))

@@ -46,10 +46,14 @@ def _gathered(params: TensorShape, indices: TensorShape, axis: int | None, batch
     if b > at:
         raise ValueError(f"batch_dims {b} must be at most axis {at}")
     TensorShape.of(params.sizes[:b]).merge_with(TensorShape.of(indices.sizes[:b]))
-    return TensorShape.of(params.sizes[:at] + indices.sizes[b:] + params.sizes[at + 1:])
+    return TensorShape.of(params.sizes[:at] + indices.sizes[b:] + params.sizes[at + 1 :])
 
 
-@op("Gather(params: Tparams, indices: Tindices) -> output: Tparams", validate_indices="bool = True", Tindices=_INDEX)
+@op(
+    "Gather(params: Tparams, indices: Tindices) -> output: Tparams",
+    validate_indices="bool = True",
+    Tindices=_INDEX,
+)
 class Gather:
     """Slices of `params` along the first axis, at `indices`."""
 
@@ -63,17 +67,25 @@ class Gather:
     def gradient(self, op: Any, dy: Any) -> list[Any]:
         return [_first_axis_gradient(op.inputs[0], op.inputs[1], dy), None]
 
-    samples = [sample(normal(4, 3), [0, 3, 0]), sample(normal(4), np.array([[1, 2]])), sample(normal(4, 3), 2)]
+    samples = [
+        sample(normal(4, 3), [0, 3, 0]),
+        sample(normal(4), np.array([[1, 2]])),
+        sample(normal(4, 3), 2),
+    ]
 
 
 def _take(xp: Any, params: Any, indices: Any, axis: int, out: Any) -> Any:
     if params.shape[axis] == 0:
         # Nothing to pick from: np.take refuses to, also where no index asks.
-        shape = params.shape[:axis] + indices.shape + params.shape[axis + 1:]
+        shape = params.shape[:axis] + indices.shape + params.shape[axis + 1 :]
         return xp.empty(shape, params.dtype) if out is None else out
     # Indices were checked: 'clip' spares NumPy its own check and a buffered output.
     made = params.take(indices, axis, out, "clip") if xp is np else params.take(indices, axis, out)
-    return made if isinstance(made, (np.ndarray, np.generic)) or xp is not np else np.array(made, dtype=params.dtype)
+    return (
+        made
+        if isinstance(made, (np.ndarray, np.generic)) or xp is not np
+        else np.array(made, dtype=params.dtype)
+    )
 
 
 def _first_axis_gradient(params: Tensor, indices: Tensor, dy: Any) -> IndexedSlices:
@@ -84,14 +96,20 @@ def _first_axis_gradient(params: Tensor, indices: Tensor, dy: Any) -> IndexedSli
     return IndexedSlices(values, raw.Reshape(indices, count), shape)
 
 
-@op("GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams", batch_dims="int = 0",
-    Tindices="type in {int16,int32,int64}", Taxis=_INDEX)
+@op(
+    "GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams",
+    batch_dims="int = 0",
+    Tindices="type in {int16,int32,int64}",
+    Taxis=_INDEX,
+)
 class GatherV2:
     """Slices of `params` along `axis`, at `indices`; the first `batch_dims` dimensions of both belong together."""
 
     host_inputs = (2,)
 
-    def shape(self, s: ShapeContext, params: TensorShape, indices: TensorShape, axis: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, params: TensorShape, indices: TensorShape, axis: TensorShape
+    ) -> TensorShape:
         value = s.value(2)
         return _gathered(params, indices, None if value is None else int(value), s.attrs["batch_dims"])
 
@@ -107,10 +125,15 @@ class GatherV2:
             at = normal_axis(int(axis), params.ndim)
             b = batch_dims + indices.ndim if batch_dims < 0 else batch_dims
             if params.shape[:b] != indices.shape[:b]:
-                raise ValueError(f"the first {b} sizes of params {list(params.shape)} and indices {list(indices.shape)} must be "
-                                 "equal: they are batch dimensions")
+                raise ValueError(
+                    f"the first {b} sizes of params {list(params.shape)} and indices {list(indices.shape)} must be "
+                    "equal: they are batch dimensions"
+                )
             check_indices(xp, indices, params.shape[at])
-            grid = [xp.arange(n).reshape((n,) + (1,) * (indices.ndim - i - 1)) for i, n in enumerate(indices.shape[:b])]
+            grid = [
+                xp.arange(n).reshape((n,) + (1,) * (indices.ndim - i - 1))
+                for i, n in enumerate(indices.shape[:b])
+            ]
             made = xp.moveaxis(params, at, b)[(*grid, indices)]
             # Now batch, indices, then what stood between batch and axis: that goes back before the indices.
             between, n = at - b, indices.ndim - b
@@ -132,28 +155,41 @@ class GatherV2:
             return [_first_axis_gradient(params, indices, dy), None, None]
         return [_axis_gradient(params, indices, axis, batch_dims, dense(dy)), None, None]
 
-    samples = [sample(normal(4, 3), [0, 3, 0], 0), sample(normal(4, 3), [[2, 0], [1, 1]], 1), sample(normal(2, 3, 4), [1], -1),
-               sample(normal(2, 3), [[0, 2], [1, 1]], 1, batch_dims=1), sample(normal(2, 3, 4, 2), [[0, 2, 1], [1, 1, 3]], 2,
-                                                                              batch_dims=1),
-               sample(normal(4), 3, 0), sample(text("a", "b"), [1], 0), sample(normal(4, 3), np.array([], np.int64), 0),
-               sample(empty(0, 3), np.array([], np.int32), 0), sample(ints(3, 2), np.array([2]), 0)]
+    samples = [
+        sample(normal(4, 3), [0, 3, 0], 0),
+        sample(normal(4, 3), [[2, 0], [1, 1]], 1),
+        sample(normal(2, 3, 4), [1], -1),
+        sample(normal(2, 3), [[0, 2], [1, 1]], 1, batch_dims=1),
+        sample(normal(2, 3, 4, 2), [[0, 2, 1], [1, 1, 3]], 2, batch_dims=1),
+        sample(normal(4), 3, 0),
+        sample(text("a", "b"), [1], 0),
+        sample(normal(4, 3), np.array([], np.int64), 0),
+        sample(empty(0, 3), np.array([], np.int32), 0),
+        sample(ints(3, 2), np.array([2]), 0),
+    ]
 
 
 def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, dy: Tensor) -> Tensor:
     """The dense gradient of a gather along `axis`: dy with that axis first behind the batch, added up there."""
     if batch_dims < 0:
         if indices.shape.rank is None:
-            raise ValueError("the gradient of a gather with negative batch_dims needs the rank of its indices")
+            raise ValueError(
+                "the gradient of a gather with negative batch_dims needs the rank of its indices"
+            )
         batch_dims += indices.shape.rank
     shape, rank = shape_of(params), rank_of(params)
     at = raw.FloorMod(cast_to(axis, int32), rank)
     at_vector = raw.Reshape(at, [1])
     after = at_vector + 1
-    values = raw.Reshape(dy, raw.ConcatV2([raw.Slice(shape, [0], at_vector), [-1], raw.Slice(shape, after, [-1])], 0))
+    values = raw.Reshape(
+        dy, raw.ConcatV2([raw.Slice(shape, [0], at_vector), [-1], raw.Slice(shape, after, [-1])], 0)
+    )
     batch, between = raw.Range(0, batch_dims, 1), raw.Range(batch_dims, at, 1)
     behind = raw.Range(at + 1, rank, 1)
     to_front = raw.ConcatV2([batch, at_vector, between, behind], 0)
-    summed = _batch_sum(raw.Transpose(values, to_front), indices, batch_dims, raw.GatherV2(shape, to_front, 0))
+    summed = _batch_sum(
+        raw.Transpose(values, to_front), indices, batch_dims, raw.GatherV2(shape, to_front, 0)
+    )
     back = raw.ConcatV2([batch, between + 1, [batch_dims], behind], 0)
     return raw.Reshape(raw.Transpose(summed, back), shape_of(params))
 
@@ -169,5 +205,5 @@ def _batch_sum(values: Tensor, indices: Tensor, batch_dims: int, shape: Tensor) 
         indices = raw.Reshape(indices, raw.Pack([batches, -1])) + raw.ExpandDims(offsets, 1)
         count = batches * count
     flat = raw.Reshape(indices, [-1])
-    rows = raw.Reshape(values, raw.ConcatV2([raw.Shape(flat), shape[batch_dims + 1:]], 0))
+    rows = raw.Reshape(values, raw.ConcatV2([raw.Shape(flat), shape[batch_dims + 1 :]], 0))
     return raw.Reshape(raw.UnsortedSegmentSum(rows, flat, count), shape)

@@ -23,7 +23,9 @@ class SliceSpec:
         self.begin: list[Any] = []
         self.end: list[Any] = []
         self.strides: list[Any] = []
-        self.masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+        self.masks = dict.fromkeys(
+            ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0
+        )
 
     def add(self, begin: Any, end: Any, stride: Any, *masks: str) -> None:
         bit = 1 << len(self.begin)
@@ -52,8 +54,10 @@ def _check_index(index: Any) -> None:
         return
     else:
         what = repr(index)
-    raise TypeError(f"Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors "
-                    f"are valid indices, got {what}")
+    raise TypeError(
+        f"Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors "
+        f"are valid indices, got {what}"
+    )
 
 
 def slice_spec(items: Any) -> SliceSpec:
@@ -70,7 +74,12 @@ def slice_spec(items: Any) -> SliceSpec:
                     _check_index(value)
             if step is not None:
                 _check_index(step)
-            spec.add(0 if start is None else start, 0 if stop is None else stop, 1 if step is None else step, *masks)
+            spec.add(
+                0 if start is None else start,
+                0 if stop is None else stop,
+                1 if step is None else step,
+                *masks,
+            )
         elif item is Ellipsis:
             spec.add(0, 0, 1, "ellipsis_mask")
         elif item is newaxis:
@@ -101,9 +110,13 @@ def getitem(tensor: Any, items: Any, var: Any = None) -> Tensor:
     Raises:
       TypeError: an item that is none of these.
     """
-    if isinstance(items, (bool, np.bool_)) or (is_tensor(items) and items.dtype.base_dtype is bool_) or (
-            isinstance(items, np.ndarray) and items.dtype == bool):
+    if (
+        isinstance(items, (bool, np.bool_))
+        or (is_tensor(items) and items.dtype.base_dtype is bool_)
+        or (isinstance(items, np.ndarray) and items.dtype == bool)
+    ):
         from graphrt.array_api import boolean_mask
+
         return boolean_mask(tensor, items)
     tensor = convert_to_tensor(tensor)
     spec = slice_spec(items)

@@ -12,7 +12,17 @@ from graphrt.core.dtypes import DType, int32
 from graphrt.core.tensor import IndexedSlices, Tensor
 from graphrt.ops.broadcasting import shape_of
 
-__all__ = ["dense", "int_constant", "normal_axis", "ones_of", "rank_of", "reshape_like", "shape_of", "size_of", "zeros_of"]
+__all__ = [
+    "dense",
+    "int_constant",
+    "normal_axis",
+    "ones_of",
+    "rank_of",
+    "reshape_like",
+    "shape_of",
+    "size_of",
+    "zeros_of",
+]
 
 
 def int_constant(value: Any, dtype: DType = int32, name: str = "Const") -> Tensor:
@@ -37,7 +47,9 @@ def zeros_of(x: Tensor) -> Tensor:
     """Zeros of the shape and dtype of `x`: a constant where that is known and small."""
     n = x.shape.num_elements()
     if n is not None and n < 1000 and not x.dtype.is_object:
-        return raw.Const(value=np.zeros(x.shape.as_list(), x.dtype.np), dtype=x.dtype.base_dtype, name="zeros_like")
+        return raw.Const(
+            value=np.zeros(x.shape.as_list(), x.dtype.np), dtype=x.dtype.base_dtype, name="zeros_like"
+        )
     return raw.ZerosLike(x, name="zeros_like")
 
 

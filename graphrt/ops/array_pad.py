@@ -43,8 +43,10 @@ def _grown(s: ShapeContext, input: TensorShape, paddings: TensorShape, sign: int
 def _pairs(array: Any, paddings: Any) -> list[list[int]]:
     pairs = paddings.tolist()
     if paddings.shape != (array.ndim, 2):
-        raise ValueError(f"paddings of shape {list(paddings.shape)} must be [{array.ndim}, 2], a row for each dimension of "
-                         f"{list(array.shape)}")
+        raise ValueError(
+            f"paddings of shape {list(paddings.shape)} must be [{array.ndim}, 2], a row for each dimension of "
+            f"{list(array.shape)}"
+        )
     if any(p < 0 for pair in pairs for p in pair):
         raise ValueError(f"paddings {pairs} must be 0 or more")
     return pairs
@@ -58,7 +60,7 @@ def _padded(k: KernelContext, input: Any, paddings: Any, fill: Any, out: Any) ->
     for axis, (before, after) in enumerate(pairs):
         # The two bands of this axis, as wide as the input in the axes that are still to come.
         inside = [slice(None)] * axis
-        rest = [slice(a, a + d) for d, (a, _) in zip(input.shape[axis + 1:], pairs[axis + 1:])]
+        rest = [slice(a, a + d) for d, (a, _) in zip(input.shape[axis + 1 :], pairs[axis + 1 :])]
         if before:
             out[(*inside, slice(0, before), *rest)] = fill
         if after:
@@ -89,8 +91,13 @@ class Pad:
     def gradient(self, op: Any, dy: Any) -> list[Any]:
         return [_inside(op, dy), None]
 
-    samples = [sample(normal(2, 3), [[1, 2], [0, 1]]), sample(normal(2, 2, 2), np.array([[0, 0], [1, 0], [2, 2]])),
-               sample(normal(), np.zeros((0, 2), np.int32)), sample(empty(0, 2), [[1, 0], [0, 1]]), sample(text("a"), [[1, 1]])]
+    samples = [
+        sample(normal(2, 3), [[1, 2], [0, 1]]),
+        sample(normal(2, 2, 2), np.array([[0, 0], [1, 0], [2, 2]])),
+        sample(normal(), np.zeros((0, 2), np.int32)),
+        sample(empty(0, 2), [[1, 0], [0, 1]]),
+        sample(text("a"), [[1, 1]]),
+    ]
 
 
 @op("PadV2(input: T, paddings: Tpaddings, constant_values: T) -> output: T", Tpaddings=INDEX_OR_INT32)
@@ -99,7 +106,9 @@ class PadV2:
 
     host_inputs = (1,)
 
-    def shape(self, s: ShapeContext, input: TensorShape, paddings: TensorShape, constant_values: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, input: TensorShape, paddings: TensorShape, constant_values: TensorShape
+    ) -> TensorShape:
         constant_values.with_rank(0)
         return _grown(s, input, paddings)
 
@@ -118,10 +127,16 @@ _OFFSETS = {b"REFLECT": 1, b"SYMMETRIC": 0}
 def _check_mirror(size: int, pair: list[int], offset: int, axis: int) -> None:
     if max(pair) > size - offset:
         why = "the border itself is not repeated in mode REFLECT" if offset else "mode SYMMETRIC"
-        raise ValueError(f"paddings {pair} of dimension {axis} must be at most {size - offset}, its size being {size} ({why})")
+        raise ValueError(
+            f"paddings {pair} of dimension {axis} must be at most {size - offset}, its size being {size} ({why})"
+        )
 
 
-@op("MirrorPad(input: T, paddings: Tpaddings) -> output: T", Tpaddings=INDEX_OR_INT32, mode="string in {REFLECT,SYMMETRIC}")
+@op(
+    "MirrorPad(input: T, paddings: Tpaddings) -> output: T",
+    Tpaddings=INDEX_OR_INT32,
+    mode="string in {REFLECT,SYMMETRIC}",
+)
 class MirrorPad:
     """`input` with borders that mirror it: without its edge (REFLECT), or with it (SYMMETRIC)."""
 
@@ -137,20 +152,31 @@ class MirrorPad:
             if before or after:
                 size = input.shape[axis]
                 _check_mirror(size, pair, offset, axis)
-                places = np.concatenate([np.arange(before, 0, -1) - 1 + offset, np.arange(size),
-                                         np.arange(size - 1, size - 1 - after, -1) - offset])
+                places = np.concatenate(
+                    [
+                        np.arange(before, 0, -1) - 1 + offset,
+                        np.arange(size),
+                        np.arange(size - 1, size - 1 - after, -1) - offset,
+                    ]
+                )
                 made = xp.take(made, xp.asarray(places), axis)
         return made if made is not input else input.copy()
 
     def gradient(self, op: Any, dy: Any) -> list[Any]:
         return [raw.MirrorPadGrad(dense(dy), op.inputs[1], mode=op.attrs["mode"]), None]
 
-    samples = [sample(normal(3, 4), [[1, 2], [3, 0]], mode="REFLECT"), sample(normal(2, 3), np.array([[2, 1], [0, 3]]),
-                                                                             mode="SYMMETRIC"),
-               sample(normal(2), [[0, 0]], mode="REFLECT")]
+    samples = [
+        sample(normal(3, 4), [[1, 2], [3, 0]], mode="REFLECT"),
+        sample(normal(2, 3), np.array([[2, 1], [0, 3]]), mode="SYMMETRIC"),
+        sample(normal(2), [[0, 0]], mode="REFLECT"),
+    ]
 
 
-@op("MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T", Tpaddings=INDEX_OR_INT32, mode="string in {REFLECT,SYMMETRIC}")
+@op(
+    "MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T",
+    Tpaddings=INDEX_OR_INT32,
+    mode="string in {REFLECT,SYMMETRIC}",
+)
 class MirrorPadGrad:
     """`input` without its borders, which are added to what they mirrored."""
 
@@ -167,14 +193,19 @@ class MirrorPadGrad:
             _check_mirror(size, pair, offset, axis)
             at = (slice(None),) * axis
             inside = made[(*at, slice(before, before + size))]
-            inside[(*at, slice(offset, offset + before))] += made[(*at, slice(0, before))][(*at, slice(None, None, -1))]
-            inside[(*at, slice(size - offset - after, size - offset))] += (
-                made[(*at, slice(before + size, None))][(*at, slice(None, None, -1))])
+            inside[(*at, slice(offset, offset + before))] += made[(*at, slice(0, before))][
+                (*at, slice(None, None, -1))
+            ]
+            inside[(*at, slice(size - offset - after, size - offset))] += made[
+                (*at, slice(before + size, None))
+            ][(*at, slice(None, None, -1))]
             made = inside
         return k.xp.ascontiguousarray(made)
 
     def gradient(self, op: Any, dy: Any) -> list[Any]:
         return [raw.MirrorPad(dense(dy), op.inputs[1], mode=op.attrs["mode"]), None]
 
-    samples = [sample(normal(6, 7), [[1, 2], [3, 0]], mode="REFLECT"), sample(normal(5, 6), np.array([[2, 1], [0, 3]]),
-                                                                             mode="SYMMETRIC")]
+    samples = [
+        sample(normal(6, 7), [[1, 2], [3, 0]], mode="REFLECT"),
+        sample(normal(5, 6), np.array([[2, 1], [0, 3]]), mode="SYMMETRIC"),
+    ]

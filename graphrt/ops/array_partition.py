@@ -39,7 +39,9 @@ class DynamicPartition:
     def compute(self, k: KernelContext, data: Any, partitions: Any) -> tuple[Any, ...]:
         num, rank = k.attrs["num_partitions"], partitions.ndim
         if data.shape[:rank] != partitions.shape:
-            raise ValueError(f"data {list(data.shape)} must begin with the shape of partitions, {list(partitions.shape)}")
+            raise ValueError(
+                f"data {list(data.shape)} must begin with the shape of partitions, {list(partitions.shape)}"
+            )
         check_indices(k.xp, partitions, num, "partitions")
         flat = partitions.reshape(-1)
         rows = data.reshape(flat.size, *data.shape[rank:])
@@ -53,10 +55,14 @@ class DynamicPartition:
         made = raw.ParallelDynamicStitch(parts, [dense(g) for g in grads])
         return [raw.Reshape(made, shape_of(data)), None]
 
-    samples = [sample(normal(5), [0, 1, 0, 2, 1], num_partitions=3), sample(normal(3, 2), [1, 1, 0], num_partitions=2),
-               sample(normal(2, 2, 3), [[0, 1], [1, 1]], num_partitions=2), sample(empty(0), np.array([], np.int32),
-                                                                                   num_partitions=2),
-               sample(normal(), 1, num_partitions=2), sample(text("a", "b"), [1, 0], num_partitions=2)]
+    samples = [
+        sample(normal(5), [0, 1, 0, 2, 1], num_partitions=3),
+        sample(normal(3, 2), [1, 1, 0], num_partitions=2),
+        sample(normal(2, 2, 3), [[0, 1], [1, 1]], num_partitions=2),
+        sample(empty(0), np.array([], np.int32), num_partitions=2),
+        sample(normal(), 1, num_partitions=2),
+        sample(text("a", "b"), [1, 0], num_partitions=2),
+    ]
 
 
 class _Stitching:
@@ -81,15 +87,17 @@ class _Stitching:
         n = len(inputs) // 2
         indices, data = inputs[:n], inputs[n:]
         size = max([int(i.max()) + 1 for i in indices if i.size], default=0)
-        rest = data[0].shape[indices[0].ndim:]
+        rest = data[0].shape[indices[0].ndim :]
         # Rows that no index names are zeros.
         made = k.xp.zeros((size, *rest), k.dtype)
         if k.output_dtypes[0].is_object:
             made[...] = b""
         for i, (index, values) in enumerate(zip(indices, data)):
             if values.shape != index.shape + rest:
-                raise ValueError(f"data[{i}] has shape {list(values.shape)}: indices[{i}] {list(index.shape)} ask for "
-                                 f"{list(index.shape + rest)}")
+                raise ValueError(
+                    f"data[{i}] has shape {list(values.shape)}: indices[{i}] {list(index.shape)} ask for "
+                    f"{list(index.shape + rest)}"
+                )
             check_indices(k.xp, index, size, f"indices[{i}]")
             made[index.reshape(-1)] = values.reshape(index.size, *rest)
         return made
@@ -99,18 +107,27 @@ class _Stitching:
         dy = dense(dy)
         return [None] * n + [raw.GatherV2(dy, cast_to(i, int32), 0) for i in op.inputs[:n]]
 
-    samples = [sample([np.array(2, np.int32), np.array([0, 3], np.int32)], [normal(), normal(2)]),
-               sample([np.array([0, 1], np.int32), np.array([2], np.int32)], [normal(2, 2), normal(1, 2)]),
-               sample([np.array([[1, 0]], np.int32)], [normal(1, 2, 3)]),
-               sample([np.array([], np.int32), np.array([0], np.int32)], [empty(0, 2), normal(1, 2)])]
+    samples = [
+        sample([np.array(2, np.int32), np.array([0, 3], np.int32)], [normal(), normal(2)]),
+        sample([np.array([0, 1], np.int32), np.array([2], np.int32)], [normal(2, 2), normal(1, 2)]),
+        sample([np.array([[1, 0]], np.int32)], [normal(1, 2, 3)]),
+        sample([np.array([], np.int32), np.array([0], np.int32)], [empty(0, 2), normal(1, 2)]),
+    ]
 
 
 @op("DynamicStitch(indices: N*int32, data: N*T) -> merged: T")
 class DynamicStitch(_Stitching):
     """One tensor of the slices of `data`: each goes to the row that `indices` says; a later one wins."""
 
-    samples = [*_Stitching.samples, sample([np.array([0, 1], np.int32), np.array([1], np.int32)], [normal(2), normal(1)],
-                                           gradient=False, why="the later slice wins")]
+    samples = [
+        *_Stitching.samples,
+        sample(
+            [np.array([0, 1], np.int32), np.array([1], np.int32)],
+            [normal(2), normal(1)],
+            gradient=False,
+            why="the later slice wins",
+        ),
+    ]
 
 
 @op("ParallelDynamicStitch(indices: N*int32, data: N*T) -> merged: T")
@@ -130,20 +147,33 @@ class Where:
     def compute(self, k: KernelContext, input: Any) -> Any:
         return k.xp.ascontiguousarray(k.xp.argwhere(input)).astype(np.int64, copy=False)
 
-    samples = [sample(bools(3, 4)), sample(ints(5, low=0, high=2)), sample(np.array([0.0, -1.0, np.nan], np.float32)),
-               sample(np.zeros((0, 2), bool))]
+    samples = [
+        sample(bools(3, 4)),
+        sample(ints(5, low=0, high=2)),
+        sample(np.array([0.0, -1.0, np.nan], np.float32)),
+        sample(np.zeros((0, 2), bool)),
+    ]
 
 
-@op("OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T", axis="int = -1",
-    TI="type in {uint8,int8,int32,int64} = int64")
+@op(
+    "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T",
+    axis="int = -1",
+    TI="type in {uint8,int8,int32,int64} = int64",
+)
 class OneHot:
     """`off_value` everywhere but at each of `indices` along a new `axis` of size `depth`, where it is `on_value`."""
 
     host_inputs = (1,)
     not_differentiable = True
 
-    def shape(self, s: ShapeContext, indices: TensorShape, depth: TensorShape, on_value: TensorShape,
-              off_value: TensorShape) -> TensorShape:
+    def shape(
+        self,
+        s: ShapeContext,
+        indices: TensorShape,
+        depth: TensorShape,
+        on_value: TensorShape,
+        off_value: TensorShape,
+    ) -> TensorShape:
         for shape in (depth, on_value, off_value):
             shape.with_rank(0)
         if indices.sizes is None:
@@ -171,19 +201,30 @@ class OneHot:
             if out is None:
                 out = xp.empty((*shape[:at], n, *shape[at:]), dtype)
             out[...] = off_value
-            before, behind = int(np.prod(shape[:at], dtype=np.int64)), int(np.prod(shape[at:], dtype=np.int64))
+            before, behind = (
+                int(np.prod(shape[:at], dtype=np.int64)),
+                int(np.prod(shape[at:], dtype=np.int64)),
+            )
             flat = indices.reshape(-1).astype(np.int64)
             # An index outside [0, depth) leaves its row off.
             place = xp.nonzero((flat >= 0) & (flat < n))[0]
-            hot = (place // behind * n + flat[place]) * behind + place % behind if behind != 1 else place * n + flat[place]
+            hot = (
+                (place // behind * n + flat[place]) * behind + place % behind
+                if behind != 1
+                else place * n + flat[place]
+            )
             out.reshape(before * n * behind)[hot] = on_value
             return out
 
         return one_hot
 
     writes_out = True
-    samples = [sample([0, 2, -1, 5], 3, np.float32(1), np.float32(0)), sample([[0, 2], [1, 1]], 3, np.float32(5), np.float32(-1),
-                                                                             axis=1),
-               sample(np.array([0, 1], np.uint8), 2, 1, 0, axis=0), sample(1, 3, np.float32(1), np.float32(0)),
-               sample(np.zeros((0,), np.int32), 3, np.float32(1), np.float32(0)), sample([1], 0, np.float32(1), np.float32(0)),
-               sample([1, 0], 2, text("on").reshape(()), text("off").reshape(()))]
+    samples = [
+        sample([0, 2, -1, 5], 3, np.float32(1), np.float32(0)),
+        sample([[0, 2], [1, 1]], 3, np.float32(5), np.float32(-1), axis=1),
+        sample(np.array([0, 1], np.uint8), 2, 1, 0, axis=0),
+        sample(1, 3, np.float32(1), np.float32(0)),
+        sample(np.zeros((0,), np.int32), 3, np.float32(1), np.float32(0)),
+        sample([1], 0, np.float32(1), np.float32(0)),
+        sample([1, 0], 2, text("on").reshape(()), text("off").reshape(())),
+    ]

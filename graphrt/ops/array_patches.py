@@ -26,8 +26,14 @@ def _spatial(attrs: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, int], t
     return tuple(made)  # type: ignore[return-value]
 
 
-@op("ExtractImagePatches(images: T) -> patches: T", ksizes="list(int) >= 4", strides="list(int) >= 4", rates="list(int) >= 4",
-    T=(*REAL, *COMPLEX, bool_), padding="string in {SAME,VALID}")
+@op(
+    "ExtractImagePatches(images: T) -> patches: T",
+    ksizes="list(int) >= 4",
+    strides="list(int) >= 4",
+    rates="list(int) >= 4",
+    T=(*REAL, *COMPLEX, bool_),
+    padding="string in {SAME,VALID}",
+)
 class ExtractImagePatches:
     """[batch, rows, columns, ksize_rows * ksize_columns * depth]: each window of `images`, row by row."""
 
@@ -35,7 +41,10 @@ class ExtractImagePatches:
         kernel, strides, rates = _spatial(s.attrs)
         n, *space, depth = images.with_rank(4).sizes  # type: ignore[misc]
         padding = s.attrs["padding"].decode()
-        out = [None if d is None else output_size(d, k, st, r, padding) for d, k, st, r in zip(space, kernel, strides, rates)]
+        out = [
+            None if d is None else output_size(d, k, st, r, padding)
+            for d, k, st, r in zip(space, kernel, strides, rates)
+        ]
         return TensorShape.of((n, *out, None if depth is None else depth * kernel[0] * kernel[1]))
 
     def compute(self, k: KernelContext, images: Any, out: Any) -> Any:
@@ -67,7 +76,17 @@ class ExtractImagePatches:
         made = raw.Reshape(summed, raw.Pack([rows, columns, n, depth]))
         return raw.Transpose(made, [2, 0, 1, 3])
 
-    samples = [sample(normal(2, 5, 6, 3), ksizes=[1, 2, 3, 1], strides=[1, 2, 1, 1], rates=[1, 1, 1, 1], padding="VALID"),
-               sample(normal(1, 5, 5, 2), ksizes=[1, 3, 3, 1], strides=[1, 2, 2, 1], rates=[1, 1, 1, 1], padding="SAME"),
-               sample(normal(1, 7, 7, 1), ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 2, 3, 1], padding="VALID"),
-               sample(ints(1, 4, 4, 1), ksizes=[1, 2, 2, 1], strides=[1, 2, 2, 1], rates=[1, 1, 1, 1], padding="SAME")]
+    samples = [
+        sample(
+            normal(2, 5, 6, 3), ksizes=[1, 2, 3, 1], strides=[1, 2, 1, 1], rates=[1, 1, 1, 1], padding="VALID"
+        ),
+        sample(
+            normal(1, 5, 5, 2), ksizes=[1, 3, 3, 1], strides=[1, 2, 2, 1], rates=[1, 1, 1, 1], padding="SAME"
+        ),
+        sample(
+            normal(1, 7, 7, 1), ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 2, 3, 1], padding="VALID"
+        ),
+        sample(
+            ints(1, 4, 4, 1), ksizes=[1, 2, 2, 1], strides=[1, 2, 2, 1], rates=[1, 1, 1, 1], padding="SAME"
+        ),
+    ]

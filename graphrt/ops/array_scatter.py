@@ -61,11 +61,16 @@ def _outside(indices: Any, outside: Any, shape: Any, what: str = "indices") -> I
     place = np.unravel_index(row, indices.shape[:-1]) if indices.ndim > 1 else ()
     shown = ",".join(map(str, place))
     bad = indices.reshape(-1, indices.shape[-1])[row].tolist()
-    return InvalidArgumentError(None, None, f"{what}[{shown}] = {bad} does not index into shape {list(shape)}")
+    return InvalidArgumentError(
+        None, None, f"{what}[{shown}] = {bad} does not index into shape {list(shape)}"
+    )
 
 
-@op("GatherNd(params: Tparams, indices: Tindices) -> output: Tparams", Tindices="type in {int16,int32,int64}",
-    bad_indices_policy=_POLICY)
+@op(
+    "GatherNd(params: Tparams, indices: Tindices) -> output: Tparams",
+    Tindices="type in {int16,int32,int64}",
+    bad_indices_policy=_POLICY,
+)
 class GatherNd:
     """The elements or slices of `params` at the places `indices`."""
 
@@ -74,7 +79,9 @@ class GatherNd:
             return UNKNOWN
         k = indices.sizes[-1]  # type: ignore[index]
         if k > len(params.sizes):
-            raise ValueError(f"indices {indices} name places in {k} dimensions, and params {params} has {len(params.sizes)}")
+            raise ValueError(
+                f"indices {indices} name places in {k} dimensions, and params {params} has {len(params.sizes)}"
+            )
         return TensorShape.of(indices.sizes[:-1] + params.sizes[k:])  # type: ignore[index]
 
     def compute(self, k: KernelContext, params: Any, indices: Any) -> Any:
@@ -98,24 +105,44 @@ class GatherNd:
         shape = shape_of(params, indices.dtype.base_dtype)
         if indices.shape.rank == 2 and indices.shape.sizes[1] == 1:
             return [IndexedSlices(dense(dy), raw.Squeeze(indices, squeeze_dims=[-1]), shape), None]
-        return [raw.ScatterNd(indices, dense(dy), shape, bad_indices_policy=op.attrs["bad_indices_policy"]), None]
+        return [
+            raw.ScatterNd(indices, dense(dy), shape, bad_indices_policy=op.attrs["bad_indices_policy"]),
+            None,
+        ]
 
-    samples = [sample(normal(3, 4), [[0, 1], [2, 3]]), sample(normal(3, 4), [[2], [0]]), sample(normal(3, 4), [[[1, 1]], [[0, 2]]]),
-               sample(normal(2, 3, 2), np.array([[1, 0], [1, 0]])), sample(normal(3), [2]), sample(normal(3, 2), [[0, 5], [1, 1]],
-                                                                                                 bad_indices_policy="IGNORE"),
-               sample(text("a", "b"), [[1]]), sample(normal(2, 3), np.zeros((2, 0), np.int32), gradient=False, why="places of no dimension: all of it"), sample(normal(3), np.zeros((0, 1),
-                                                                                                               np.int32))]
+    samples = [
+        sample(normal(3, 4), [[0, 1], [2, 3]]),
+        sample(normal(3, 4), [[2], [0]]),
+        sample(normal(3, 4), [[[1, 1]], [[0, 2]]]),
+        sample(normal(2, 3, 2), np.array([[1, 0], [1, 0]])),
+        sample(normal(3), [2], gradient=False, why="TensorFlow's gradient wants rows"),
+        sample(normal(3, 2), [[0, 5], [1, 1]], bad_indices_policy="IGNORE"),
+        sample(text("a", "b"), [[1]]),
+        sample(
+            normal(2, 3), np.zeros((2, 0), np.int32), gradient=False, why="places of no dimension: all of it"
+        ),
+        sample(normal(3), np.zeros((0, 1), np.int32)),
+    ]
 
 
 def _scattered_shape(indices: TensorShape, updates: TensorShape, into: TensorShape) -> TensorShape:
     """`into`, having checked that updates = indices without their last dimension + what `into` has behind the places."""
-    if indices.sizes and indices.sizes[-1] is not None and into.sizes is not None and updates.sizes is not None:
+    if (
+        indices.sizes
+        and indices.sizes[-1] is not None
+        and into.sizes is not None
+        and updates.sizes is not None
+    ):
         k = indices.sizes[-1]
         if k > len(into.sizes):
-            raise ValueError(f"indices {indices} name places in {k} dimensions, and {into} has {len(into.sizes)}")
+            raise ValueError(
+                f"indices {indices} name places in {k} dimensions, and {into} has {len(into.sizes)}"
+            )
         wanted = TensorShape.of(indices.sizes[:-1] + into.sizes[k:])
         if not updates.is_compatible_with(wanted):
-            raise ValueError(f"updates of shape {updates} must be {wanted}: indices {indices} name slices of {into}")
+            raise ValueError(
+                f"updates of shape {updates} must be {wanted}: indices {indices} name slices of {into}"
+            )
     return into
 
 
@@ -125,8 +152,10 @@ def _scatter(k: KernelContext, made: Any, indices: Any, updates: Any, how: str) 
     depth = _depth(indices, made.ndim, made.shape)
     sizes, rest = made.shape[:depth], made.shape[depth:]
     if updates.shape != indices.shape[:-1] + rest:
-        raise ValueError(f"updates of shape {list(updates.shape)} must be {list(indices.shape[:-1] + rest)}: indices "
-                         f"{list(indices.shape)} name slices of {list(made.shape)}")
+        raise ValueError(
+            f"updates of shape {list(updates.shape)} must be {list(indices.shape[:-1] + rest)}: indices "
+            f"{list(indices.shape)} name slices of {list(made.shape)}"
+        )
     flat, outside = _flat_places(xp, indices, sizes)
     values = updates.reshape((flat.size, *rest))
     if outside is not None:
@@ -143,14 +172,19 @@ def _scatter(k: KernelContext, made: Any, indices: Any, updates: Any, how: str) 
     return made
 
 
-@op("ScatterNd(indices: Tindices, updates: T, shape: Tindices) -> output: T", Tindices="type in {int16,int32,int64}",
-    bad_indices_policy=_POLICY)
+@op(
+    "ScatterNd(indices: Tindices, updates: T, shape: Tindices) -> output: T",
+    Tindices="type in {int16,int32,int64}",
+    bad_indices_policy=_POLICY,
+)
 class ScatterNd:
     """Zeros of `shape` with `updates` added at the places `indices`."""
 
     host_inputs = (2,)
 
-    def shape(self, s: ShapeContext, indices: TensorShape, updates: TensorShape, shape: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, indices: TensorShape, updates: TensorShape, shape: TensorShape
+    ) -> TensorShape:
         return _scattered_shape(indices, updates, s.partial(2))
 
     def compute(self, k: KernelContext, indices: Any, updates: Any, shape: Any, out: Any) -> Any:
@@ -161,12 +195,27 @@ class ScatterNd:
         return _scatter(k, out, indices, updates, "add")
 
     def gradient(self, op: Any, dy: Any) -> list[Any]:
-        return [None, raw.GatherNd(dense(dy), op.inputs[0], bad_indices_policy=op.attrs["bad_indices_policy"]), None]
+        return [
+            None,
+            raw.GatherNd(dense(dy), op.inputs[0], bad_indices_policy=op.attrs["bad_indices_policy"]),
+            None,
+        ]
 
-    samples = [sample([[0], [2], [0]], normal(3), [4]), sample([[1, 1], [0, 2]], normal(2), [2, 3]),
-               sample([[1], [1]], normal(2, 3), [2, 3]), sample(np.array([[4]]), ints(1), np.array([8])),
-               sample([[9], [0]], normal(2), [3], bad_indices_policy="IGNORE", gradient=False,
-                                                                     why="TensorFlow's gradient refuses the index"), sample([[[0, 1]]], normal(1, 1), [2, 2])]
+    samples = [
+        sample([[0], [2], [0]], normal(3), [4]),
+        sample([[1, 1], [0, 2]], normal(2), [2, 3]),
+        sample([[1], [1]], normal(2, 3), [2, 3]),
+        sample(np.array([[4]]), ints(1), np.array([8])),
+        sample(
+            [[9], [0]],
+            normal(2),
+            [3],
+            bad_indices_policy="IGNORE",
+            gradient=False,
+            why="TensorFlow's gradient refuses the index",
+        ),
+        sample([[[0, 1]]], normal(1, 1), [2, 2]),
+    ]
 
 
 class _Scattering:
@@ -174,7 +223,9 @@ class _Scattering:
 
     how = ""
 
-    def shape(self, s: ShapeContext, tensor: TensorShape, indices: TensorShape, updates: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, tensor: TensorShape, indices: TensorShape, updates: TensorShape
+    ) -> TensorShape:
         return _scattered_shape(indices, updates, tensor)
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
@@ -192,13 +243,20 @@ class _Scattering:
     writes_out = True
 
 
-_SAMPLES = [sample(normal(4), [[1], [3]], normal(2)), sample(normal(3, 2), [[2], [0]], normal(2, 2)),
-            sample(normal(3, 2), np.array([[2, 1]]), normal(1)), sample(normal(3), np.zeros((0, 1), np.int32), empty(0))]
+_SAMPLES = [
+    sample(normal(4), [[1], [3]], normal(2)),
+    sample(normal(3, 2), [[2], [0]], normal(2, 2)),
+    sample(normal(3, 2), np.array([[2, 1]]), normal(1)),
+    sample(normal(3), np.zeros((0, 1), np.int32), empty(0)),
+]
 _TWICE = sample(normal(4), [[1], [1], [3]], normal(3), why="a place that is named twice")
 
 
-@op("TensorScatterUpdate(tensor: T, indices: Tindices, updates: T) -> output: T", Tindices="type in {int16,int32,int64,uint16}",
-    bad_indices_policy=_POLICY)
+@op(
+    "TensorScatterUpdate(tensor: T, indices: Tindices, updates: T) -> output: T",
+    Tindices="type in {int16,int32,int64,uint16}",
+    bad_indices_policy=_POLICY,
+)
 class TensorScatterUpdate(_Scattering):
     """`tensor` with `updates` in place of what was at `indices`."""
 
@@ -207,13 +265,20 @@ class TensorScatterUpdate(_Scattering):
     def gradient(self, op: Any, dy: Any) -> list[Any]:
         _, indices, updates = op.inputs
         dy = dense(dy)
-        return [raw.TensorScatterUpdate(raw.Identity(dy), indices, zeros_of(updates)), None, raw.GatherNd(dy, indices)]
+        return [
+            raw.TensorScatterUpdate(raw.Identity(dy), indices, zeros_of(updates)),
+            None,
+            raw.GatherNd(dy, indices),
+        ]
 
     samples = [*_SAMPLES, sample(text("a", "b"), [[1]], text("c"))]
 
 
-@op("TensorScatterAdd(tensor: T, indices: Tindices, updates: T) -> output: T", Tindices="type in {int32,int64}",
-    bad_indices_policy=_POLICY)
+@op(
+    "TensorScatterAdd(tensor: T, indices: Tindices, updates: T) -> output: T",
+    Tindices="type in {int32,int64}",
+    bad_indices_policy=_POLICY,
+)
 class TensorScatterAdd(_Scattering):
     """`tensor` with `updates` added at `indices`."""
 
@@ -226,8 +291,11 @@ class TensorScatterAdd(_Scattering):
     samples = [*_SAMPLES, _TWICE]
 
 
-@op("TensorScatterSub(tensor: T, indices: Tindices, updates: T) -> output: T", Tindices="type in {int32,int64}",
-    bad_indices_policy=_POLICY)
+@op(
+    "TensorScatterSub(tensor: T, indices: Tindices, updates: T) -> output: T",
+    Tindices="type in {int32,int64}",
+    bad_indices_policy=_POLICY,
+)
 class TensorScatterSub(_Scattering):
     """`tensor` with `updates` subtracted at `indices`."""
 
@@ -248,13 +316,20 @@ class _Extreme(_Scattering):
         dy, policy = dense(dy), {"bad_indices_policy": op.attrs["bad_indices_policy"]}
         # Those that equal the result share its gradient.
         from_x = raw.Cast(raw.Equal(x, op.outputs[0]), DstT=dy.dtype.base_dtype)
-        from_updates = raw.Cast(raw.Equal(updates, raw.GatherNd(op.outputs[0], indices, **policy)), DstT=dy.dtype.base_dtype)
-        shares = from_x + raw.ScatterNd(indices, from_updates, shape_of(x, indices.dtype.base_dtype), **policy)
+        from_updates = raw.Cast(
+            raw.Equal(updates, raw.GatherNd(op.outputs[0], indices, **policy)), DstT=dy.dtype.base_dtype
+        )
+        shares = from_x + raw.ScatterNd(
+            indices, from_updates, shape_of(x, indices.dtype.base_dtype), **policy
+        )
         return [dy * from_x / shares, None, raw.GatherNd(dy / shares, indices, **policy) * from_updates]
 
 
-@op("TensorScatterMax(tensor: T, indices: Tindices, updates: T) -> output: T", Tindices="type in {int32,int64}",
-    bad_indices_policy=_POLICY)
+@op(
+    "TensorScatterMax(tensor: T, indices: Tindices, updates: T) -> output: T",
+    Tindices="type in {int32,int64}",
+    bad_indices_policy=_POLICY,
+)
 class TensorScatterMax(_Extreme):
     """`tensor` with the larger of it and `updates` at `indices`."""
 
@@ -262,8 +337,11 @@ class TensorScatterMax(_Extreme):
     samples = [*_SAMPLES, _TWICE]
 
 
-@op("TensorScatterMin(tensor: T, indices: Tindices, updates: T) -> output: T", Tindices="type in {int32,int64}",
-    bad_indices_policy=_POLICY)
+@op(
+    "TensorScatterMin(tensor: T, indices: Tindices, updates: T) -> output: T",
+    Tindices="type in {int32,int64}",
+    bad_indices_policy=_POLICY,
+)
 class TensorScatterMin(_Extreme):
     """`tensor` with the smaller of it and `updates` at `indices`."""
 
@@ -271,8 +349,12 @@ class TensorScatterMin(_Extreme):
     samples = [*_SAMPLES, _TWICE]
 
 
-@op("ScatterNdNonAliasingAdd(input: T, indices: Tindices, updates: T) -> output: T", Tindices="type in {int32,int64}",
-    T=(*NUMBERS, bool_), bad_indices_policy=_POLICY)
+@op(
+    "ScatterNdNonAliasingAdd(input: T, indices: Tindices, updates: T) -> output: T",
+    Tindices="type in {int32,int64}",
+    T=(*NUMBERS, bool_),
+    bad_indices_policy=_POLICY,
+)
 class ScatterNdNonAliasingAdd(_Scattering):
     """`input` with `updates` added at `indices`."""
 
@@ -299,8 +381,12 @@ class UnravelIndex:
     def compute(self, k: KernelContext, indices: Any, dims: Any) -> Any:
         n = int(np.prod(dims))
         if indices.size and (indices.min() < 0 or indices.max() >= n):
-            raise InvalidArgumentError(None, None, f"index is out of bound as with dims: an index of {indices.tolist()} is not in "
-                                       f"[0, {n}), the size of {dims.tolist()}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"index is out of bound as with dims: an index of {indices.tolist()} is not in "
+                f"[0, {n}), the size of {dims.tolist()}",
+            )
         return np.array(np.unravel_index(indices, tuple(dims.tolist())), k.dtype)
 
     samples = [sample([2, 5, 7], [3, 3]), sample(np.array(5), np.array([2, 4]))]

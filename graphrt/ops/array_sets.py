@@ -24,7 +24,9 @@ def _distinct(x: Any) -> tuple[Any, Any, Any]:
         first = np.full(len(seen), -1, np.int64)
         first[which[::-1]] = np.arange(x.size - 1, -1, -1)
         return first, which, np.bincount(which)
-    _, first, which, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    _, first, which, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
     order = first.argsort()
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
@@ -79,8 +81,12 @@ class _DistinctElements(_Distinct):
     def shape(self, s: ShapeContext, x: TensorShape) -> list[TensorShape]:
         return self._outputs(unknown(1), x.with_rank(1))
 
-    samples = [sample([3, 1, 3, 2, 1]), sample(text("b", "a", "b")), sample(np.array([0.5, -0.5, 0.5], np.float32), out_idx="int64"),
-               sample(np.array([], np.int64))]
+    samples = [
+        sample([3, 1, 3, 2, 1]),
+        sample(text("b", "a", "b")),
+        sample(np.array([0.5, -0.5, 0.5], np.float32), out_idx="int64"),
+        sample(np.array([], np.int64)),
+    ]
 
 
 class _DistinctSlices(_Distinct):
@@ -89,10 +95,16 @@ class _DistinctSlices(_Distinct):
         if x.sizes is None or value is None:
             return self._outputs(unknown(x.rank), unknown(1))
         at = 0 if value.size == 0 else normal_axis(int(value.reshape(-1)[0]), len(x.sizes))
-        return self._outputs(TensorShape.of((*x.sizes[:at], None, *x.sizes[at + 1:])), TensorShape.of((x.sizes[at],)))
+        return self._outputs(
+            TensorShape.of((*x.sizes[:at], None, *x.sizes[at + 1 :])), TensorShape.of((x.sizes[at],))
+        )
 
-    samples = [sample([3, 1, 3, 2, 1], np.array([0])), sample([[1, 0], [1, 0], [2, 0]], [0]), sample([[1, 0, 1], [2, 0, 2]], [1]),
-               sample([4, 4], np.array([], np.int64))]
+    samples = [
+        sample([3, 1, 3, 2, 1], np.array([0])),
+        sample([[1, 0], [1, 0], [2, 0]], [0]),
+        sample([[1, 0, 1], [2, 0, 2]], [1]),
+        sample([4, 4], np.array([], np.int64)),
+    ]
 
 
 @op("Unique(x: T) -> y: T, idx: out_idx", out_idx=INDEX_OR_INT32)
@@ -107,13 +119,20 @@ class UniqueWithCounts(_DistinctElements):
     has_counts = True
 
 
-@op("UniqueV2(x: T, axis: Taxis) -> y: T, idx: out_idx", Taxis="type in {int32,int64} = int64", out_idx=INDEX_OR_INT32)
+@op(
+    "UniqueV2(x: T, axis: Taxis) -> y: T, idx: out_idx",
+    Taxis="type in {int32,int64} = int64",
+    out_idx=INDEX_OR_INT32,
+)
 class UniqueV2(_DistinctSlices):
     """The distinct slices of `x` along `axis`, and for each slice which of them it is."""
 
 
-@op("UniqueWithCountsV2(x: T, axis: Taxis) -> y: T, idx: out_idx, count: out_idx", Taxis="type in {int32,int64} = int64",
-    out_idx=INDEX_OR_INT32)
+@op(
+    "UniqueWithCountsV2(x: T, axis: Taxis) -> y: T, idx: out_idx, count: out_idx",
+    Taxis="type in {int32,int64} = int64",
+    out_idx=INDEX_OR_INT32,
+)
 class UniqueWithCountsV2(_DistinctSlices):
     """UniqueV2, and how often each comes."""
 
@@ -143,8 +162,11 @@ class ListDiff:
         places = np.nonzero(left)[0]
         return x[places], places.astype(k.output_dtypes[1].np)
 
-    samples = [sample([1, 2, 3, 4, 2], [2, 4]), sample(text("a", "b"), text("b")), sample(np.array([1, 2]), np.array([], np.int64),
-                                                                                         out_idx="int64")]
+    samples = [
+        sample([1, 2, 3, 4, 2], [2, 4]),
+        sample(text("a", "b"), text("b")),
+        sample(np.array([1, 2]), np.array([], np.int64), out_idx="int64"),
+    ]
 
 
 @op("Bucketize(input: T) -> output: int32", T="type in {int32,int64,float,double}", boundaries="list(float)")
@@ -162,8 +184,12 @@ class Bucketize:
         limits = xp.asarray(boundaries)
         return lambda input: xp.searchsorted(limits, input, side="right").astype(np.int32)
 
-    samples = [sample(normal(3, 4) * 10, boundaries=[-5.0, 0.0, 5.0]), sample(ints(5), boundaries=[0.0, 3.0, 9.0]),
-               sample(normal(2), boundaries=[]), sample(empty(0), boundaries=[1.0])]
+    samples = [
+        sample(normal(3, 4) * 10, boundaries=[-5.0, 0.0, 5.0]),
+        sample(ints(5), boundaries=[0.0, 3.0, 9.0]),
+        sample(normal(2), boundaries=[]),
+        sample(empty(0), boundaries=[1.0]),
+    ]
 
 
 class _Bound:
@@ -174,22 +200,28 @@ class _Bound:
 
     def shape(self, s: ShapeContext, sorted_inputs: TensorShape, values: TensorShape) -> TensorShape:
         if sorted_inputs.sizes is not None and values.sizes is not None:
-            TensorShape.of(sorted_inputs.with_rank(2).sizes[:1]).merge_with(TensorShape.of(values.with_rank(2).sizes[:1]))  # type: ignore[index]
+            TensorShape.of(sorted_inputs.with_rank(2).sizes[:1]).merge_with(
+                TensorShape.of(values.with_rank(2).sizes[:1])
+            )  # type: ignore[index]
         return values if values.sizes is not None else UNKNOWN
 
     def compute(self, k: KernelContext, sorted_inputs: Any, values: Any, out: Any) -> Any:
         if sorted_inputs.ndim != 2 or values.ndim != 2 or len(sorted_inputs) != len(values):
-            raise ValueError(f"sorted_inputs {list(sorted_inputs.shape)} and values {list(values.shape)} must be matrices with as many "
-                             "rows")
+            raise ValueError(
+                f"sorted_inputs {list(sorted_inputs.shape)} and values {list(values.shape)} must be matrices with as many "
+                "rows"
+            )
         if out is None:
             out = np.empty(values.shape, k.dtype)
         for row, wanted, made in zip(sorted_inputs, values, out):
             made[...] = np.searchsorted(row, wanted, side=self.side)
         return out
 
-    samples = [sample(np.array([[0, 3, 3, 9], [1, 2, 3, 4]], np.int32), np.array([[3, 9, 10], [0, 2, 6]], np.int32)),
-               sample(np.array([[0.5, 1.5]], np.float32), np.array([[1.5, 0.0, 2.0]], np.float32), out_type="int64"),
-               sample(np.zeros((1, 0), np.float32), np.array([[1.0]], np.float32))]
+    samples = [
+        sample(np.array([[0, 3, 3, 9], [1, 2, 3, 4]], np.int32), np.array([[3, 9, 10], [0, 2, 6]], np.int32)),
+        sample(np.array([[0.5, 1.5]], np.float32), np.array([[1.5, 0.0, 2.0]], np.float32), out_type="int64"),
+        sample(np.zeros((1, 0), np.float32), np.array([[1.0]], np.float32)),
+    ]
 
 
 @op("LowerBound(sorted_inputs: T, values: T) -> output: out_type", out_type=INDEX_OR_INT32)

@@ -32,15 +32,25 @@ def add_rows(xp: Any, made: Any, rows: Any, values: Any) -> None:
     made[rows[starts]] += xp.add.reduceat(values, starts, axis=0)
 
 
-@op("SparseTensorDenseMatMul(a_indices: Tindices, a_values: T, a_shape: int64, b: T) -> product: T",
-    Tindices="type in {int32,int64} = int64", adjoint_a="bool = False", adjoint_b="bool = False")
+@op(
+    "SparseTensorDenseMatMul(a_indices: Tindices, a_values: T, a_shape: int64, b: T) -> product: T",
+    Tindices="type in {int32,int64} = int64",
+    adjoint_a="bool = False",
+    adjoint_b="bool = False",
+)
 class SparseTensorDenseMatMul:
     """The sparse matrix A times the dense matrix B; adjoint_a and adjoint_b take the conjugate transpose."""
 
     cpu_only = True
 
-    def shape(self, s: ShapeContext, a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape,
-              b: TensorShape) -> TensorShape:
+    def shape(
+        self,
+        s: ShapeContext,
+        a_indices: TensorShape,
+        a_values: TensorShape,
+        a_shape: TensorShape,
+        b: TensorShape,
+    ) -> TensorShape:
         rows, inner = s.partial(2).with_rank(2).sizes  # type: ignore[misc]
         if s.attrs["adjoint_a"]:
             rows, inner = inner, rows
@@ -48,7 +58,9 @@ class SparseTensorDenseMatMul:
         if s.attrs["adjoint_b"]:
             b_rows, columns = columns, b_rows
         if inner is not None and b_rows is not None and inner != b_rows:
-            raise ValueError(f"cannot multiply a sparse matrix of {inner} columns by a matrix of {b_rows} rows")
+            raise ValueError(
+                f"cannot multiply a sparse matrix of {inner} columns by a matrix of {b_rows} rows"
+            )
         return TensorShape.of((rows, columns))
 
     def compute(self, k: KernelContext, a_indices: Any, a_values: Any, a_shape: Any, b: Any, out: Any) -> Any:
@@ -60,7 +72,9 @@ class SparseTensorDenseMatMul:
         if k.attrs["adjoint_b"]:
             b = b.conj().T
         if b.ndim != 2 or sizes[1] != b.shape[0]:
-            raise ValueError(f"cannot multiply {sizes} by {list(b.shape)}: inner sizes {sizes[1]} and {b.shape[0]} differ")
+            raise ValueError(
+                f"cannot multiply {sizes} by {list(b.shape)}: inner sizes {sizes[1]} and {b.shape[0]} differ"
+            )
         flat_order(a_indices, a_shape)
         if out is None:
             out = np.empty((sizes[0], b.shape[1]), k.dtype)
@@ -73,7 +87,11 @@ class SparseTensorDenseMatMul:
         dy, adjoint_a, adjoint_b = dense(dy), op.attrs["adjoint_a"], op.attrs["adjoint_b"]
         b_grad = raw.SparseTensorDenseMatMul(indices, values, shape, dy, adjoint_a=not adjoint_a)
         if adjoint_b:
-            b_grad = raw.ConjugateTranspose(b_grad, [1, 0]) if b.dtype.is_complex else raw.Transpose(b_grad, [1, 0])
+            b_grad = (
+                raw.ConjugateTranspose(b_grad, [1, 0])
+                if b.dtype.is_complex
+                else raw.Transpose(b_grad, [1, 0])
+            )
         rows, columns = indices[:, 0], indices[:, 1]
         if adjoint_a:
             rows, columns = columns, rows
@@ -85,12 +103,15 @@ class SparseTensorDenseMatMul:
         grad = raw.Sum(conj(products) if adjoint_a else products, [1])
         return [None, grad, None, b_grad]
 
-    samples = [sample(_INDICES, normal(3), _SHAPE, normal(3, 2)), sample(_INDICES, normal(3), _SHAPE, normal(2, 4), adjoint_a=True),
-               sample(_INDICES, normal(3), _SHAPE, normal(2, 3), adjoint_b=True),
-               sample(_INDICES, normal(3), _SHAPE, normal(4, 2), adjoint_a=True, adjoint_b=True),
-               sample(_INDICES[::-1].astype(np.int32), normal(3), _SHAPE, normal(3, 2), why="places out of order"),
-               sample(np.zeros((0, 2), I64), np.zeros(0, np.float32), _SHAPE, normal(3, 2)),
-               sample(_INDICES, normal(3, dtype="complex64"), _SHAPE, normal(3, 2, dtype="complex64"))]
+    samples = [
+        sample(_INDICES, normal(3), _SHAPE, normal(3, 2)),
+        sample(_INDICES, normal(3), _SHAPE, normal(2, 4), adjoint_a=True),
+        sample(_INDICES, normal(3), _SHAPE, normal(2, 3), adjoint_b=True),
+        sample(_INDICES, normal(3), _SHAPE, normal(4, 2), adjoint_a=True, adjoint_b=True),
+        sample(_INDICES[::-1].astype(np.int32), normal(3), _SHAPE, normal(3, 2), why="places out of order"),
+        sample(np.zeros((0, 2), I64), np.zeros(0, np.float32), _SHAPE, normal(3, 2)),
+        sample(_INDICES, normal(3, dtype="complex64"), _SHAPE, normal(3, 2, dtype="complex64")),
+    ]
 
 
 def _at_places(indices: Any, shape: Any, dense_: Any) -> Any:
@@ -98,8 +119,11 @@ def _at_places(indices: Any, shape: Any, dense_: Any) -> Any:
     try:
         whole = np.broadcast_to(dense_, tuple(shape.tolist()))
     except ValueError:
-        raise InvalidArgumentError(None, None, f"the dense tensor {list(dense_.shape)} does not broadcast to the sparse one, "
-                                   f"{shape.tolist()}") from None
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"the dense tensor {list(dense_.shape)} does not broadcast to the sparse one, {shape.tolist()}",
+        ) from None
     flat_order(indices, shape)
     return whole[tuple(indices.T)]
 
@@ -110,17 +134,28 @@ class _WithDense:
     cpu_only = True
     ufunc = ""
 
-    def shape(self, s: ShapeContext, sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape,
-              dense: TensorShape) -> TensorShape:
+    def shape(
+        self,
+        s: ShapeContext,
+        sp_indices: TensorShape,
+        sp_values: TensorShape,
+        sp_shape: TensorShape,
+        dense: TensorShape,
+    ) -> TensorShape:
         return TensorShape.of((sp_indices.with_rank(2).sizes[0],))  # type: ignore[index]
 
     def compute(self, k: KernelContext, sp_indices: Any, sp_values: Any, sp_shape: Any, dense: Any) -> Any:
         check_sparse(sp_indices, sp_values, sp_shape)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return getattr(np, self.ufunc)(sp_values, _at_places(sp_indices, sp_shape, dense)).astype(k.dtype, copy=False)
+            return getattr(np, self.ufunc)(sp_values, _at_places(sp_indices, sp_shape, dense)).astype(
+                k.dtype, copy=False
+            )
 
-    samples = [sample(_INDICES, normal(3), _SHAPE, positive(2, 3)), sample(_INDICES, normal(3), _SHAPE, positive(3)),
-               sample(_INDICES, normal(3), _SHAPE, positive(2, 1))]
+    samples = [
+        sample(_INDICES, normal(3), _SHAPE, positive(2, 3)),
+        sample(_INDICES, normal(3), _SHAPE, positive(3)),
+        sample(_INDICES, normal(3), _SHAPE, positive(2, 1)),
+    ]
 
 
 def _gathered(op: Any) -> tuple[Tensor, Tensor]:
@@ -129,7 +164,9 @@ def _gathered(op: Any) -> tuple[Tensor, Tensor]:
     y_shape = cast_to(shape_of(y), int64)
     added = raw.ExpandDims(size_of(shape) - size_of(y_shape), 0)
     padded = raw.ConcatV2([ones_of(added, int64), y_shape], 0)
-    places = raw.Slice(raw.FloorDiv(indices, raw.FloorDiv(shape, padded)), raw.ConcatV2([[0], added], 0), [-1, -1])
+    places = raw.Slice(
+        raw.FloorDiv(indices, raw.FloorDiv(shape, padded)), raw.ConcatV2([[0], added], 0), [-1, -1]
+    )
     return raw.GatherNd(y, places), places
 
 
@@ -144,7 +181,12 @@ class SparseDenseCwiseMul(_WithDense):
 
     def gradient(self, op: Any, dy: Any) -> list[Any]:
         dy, (picked, places), y = dense(dy), _gathered(op), op.inputs[3]
-        return [None, dy * picked, None, raw.ScatterNd(places, dy * op.inputs[1], cast_to(shape_of(y), int64))]
+        return [
+            None,
+            dy * picked,
+            None,
+            raw.ScatterNd(places, dy * op.inputs[1], cast_to(shape_of(y), int64)),
+        ]
 
 
 @op("SparseDenseCwiseDiv" + _SP, T=NUMBERS)
@@ -171,22 +213,34 @@ class SparseDenseCwiseAdd(_WithDense):
     samples = [sample(*s.inputs, gradient=False, why="it has no gradient") for s in _WithDense.samples]
 
 
-@op("SparseTensorDenseAdd(a_indices: Tindices, a_values: T, a_shape: Tindices, b: T) -> output: T", T=NUMBERS,
-    Tindices="type in {int32,int64}")
+@op(
+    "SparseTensorDenseAdd(a_indices: Tindices, a_values: T, a_shape: Tindices, b: T) -> output: T",
+    T=NUMBERS,
+    Tindices="type in {int32,int64}",
+)
 class SparseTensorDenseAdd:
     """The dense `b` with the values of a sparse tensor of its shape added."""
 
     cpu_only = True
 
-    def shape(self, s: ShapeContext, a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape,
-              b: TensorShape) -> TensorShape:
+    def shape(
+        self,
+        s: ShapeContext,
+        a_indices: TensorShape,
+        a_values: TensorShape,
+        a_shape: TensorShape,
+        b: TensorShape,
+    ) -> TensorShape:
         return b
 
     def compute(self, k: KernelContext, a_indices: Any, a_values: Any, a_shape: Any, b: Any, out: Any) -> Any:
         check_sparse(a_indices, a_values, a_shape)
         if tuple(a_shape.tolist()) != b.shape:
-            raise InvalidArgumentError(None, None, f"the sparse tensor {a_shape.tolist()} and the dense one {list(b.shape)} must have "
-                                       "one shape")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"the sparse tensor {a_shape.tolist()} and the dense one {list(b.shape)} must have one shape",
+            )
         flat = flat_order(a_indices, a_shape)
         if out is None:
             out = np.array(b, copy=True, order="C")
@@ -199,27 +253,48 @@ class SparseTensorDenseAdd:
         dy = dense(dy)
         return [None, raw.GatherNd(dy, op.inputs[0]), None, dy]
 
-    samples = [sample(_INDICES, normal(3), _SHAPE, normal(2, 3)), sample(_INDICES.astype(np.int32), normal(3), _SHAPE.astype(np.int32),
-                                                                        normal(2, 3))]
+    samples = [
+        sample(_INDICES, normal(3), _SHAPE, normal(2, 3)),
+        sample(_INDICES.astype(np.int32), normal(3), _SHAPE.astype(np.int32), normal(2, 3)),
+    ]
 
 
-@op("SparseAdd(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64, thresh: Treal) -> "
-    "sum_indices: int64, sum_values: T, sum_shape: int64", T=NUMBERS, Treal=REAL)
+@op(
+    "SparseAdd(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64, thresh: Treal) -> "
+    "sum_indices: int64, sum_values: T, sum_shape: int64",
+    T=NUMBERS,
+    Treal=REAL,
+)
 class SparseAdd:
     """The sum of two sparse tensors in row-major order, without the entries whose magnitude is below `thresh`."""
 
     cpu_only = True
 
-    def shape(self, s: ShapeContext, a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape, *_: Any) -> list[TensorShape]:
+    def shape(
+        self, s: ShapeContext, a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape, *_: Any
+    ) -> list[TensorShape]:
         rank = a_shape.with_rank(1).sizes[0]  # type: ignore[index]
         return [TensorShape.of((None, rank)), unknown(1), TensorShape.of((rank,))]
 
-    def compute(self, k: KernelContext, a_indices: Any, a_values: Any, a_shape: Any, b_indices: Any, b_values: Any, b_shape: Any,
-                thresh: Any) -> tuple[Any, Any, Any]:
+    def compute(
+        self,
+        k: KernelContext,
+        a_indices: Any,
+        a_values: Any,
+        a_shape: Any,
+        b_indices: Any,
+        b_values: Any,
+        b_shape: Any,
+        thresh: Any,
+    ) -> tuple[Any, Any, Any]:
         check_sparse(a_indices, a_values, a_shape, " a")
         check_sparse(b_indices, b_values, b_shape, " b")
         if a_shape.tolist() != b_shape.tolist():
-            raise InvalidArgumentError(None, None, f"sparse tensors of shapes {a_shape.tolist()} and {b_shape.tolist()} cannot be added")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"sparse tensors of shapes {a_shape.tolist()} and {b_shape.tolist()} cannot be added",
+            )
         indices = np.concatenate([a_indices, b_indices])
         flat, which = np.unique(flat_order(indices, a_shape), return_inverse=True)
         values = np.zeros(flat.size, k.output_dtypes[1].np)
@@ -235,23 +310,35 @@ class SparseAdd:
         b.set_shape(op.inputs[4].shape)
         return [None, a, None, None, b, None, None]
 
-    samples = [sample(_INDICES, normal(3), _SHAPE, np.array([[0, 0], [1, 2]]), normal(2), _SHAPE, np.float32(0)),
-               sample(_INDICES, np.array([1, -2, 5]), _SHAPE, _INDICES, np.array([0, 2, 1]), _SHAPE, np.int64(2))]
+    samples = [
+        sample(_INDICES, normal(3), _SHAPE, np.array([[0, 0], [1, 2]]), normal(2), _SHAPE, np.float32(0)),
+        sample(_INDICES, np.array([1, -2, 5]), _SHAPE, _INDICES, np.array([0, 2, 1]), _SHAPE, np.int64(2)),
+    ]
 
 
-@op("SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64) -> a_val_grad: T, b_val_grad: T",
-    T=NUMBERS)
+@op(
+    "SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64) -> a_val_grad: T, b_val_grad: T",
+    T=NUMBERS,
+)
 class SparseAddGrad:
     """The gradients of the entries of both operands of SparseAdd."""
 
     cpu_only = True
     not_differentiable = True
 
-    def shape(self, s: ShapeContext, backprop_val_grad: TensorShape, a_indices: TensorShape, b_indices: TensorShape,
-              sum_indices: TensorShape) -> list[TensorShape]:
+    def shape(
+        self,
+        s: ShapeContext,
+        backprop_val_grad: TensorShape,
+        a_indices: TensorShape,
+        b_indices: TensorShape,
+        sum_indices: TensorShape,
+    ) -> list[TensorShape]:
         return [TensorShape.of((i.with_rank(2).sizes[0],)) for i in (a_indices, b_indices)]  # type: ignore[index]
 
-    def compute(self, k: KernelContext, backprop_val_grad: Any, a_indices: Any, b_indices: Any, sum_indices: Any) -> tuple[Any, Any]:
+    def compute(
+        self, k: KernelContext, backprop_val_grad: Any, a_indices: Any, b_indices: Any, sum_indices: Any
+    ) -> tuple[Any, Any]:
         places = {tuple(row): i for i, row in enumerate(sum_indices.tolist())}
         made = []
         for indices in (a_indices, b_indices):
@@ -286,34 +373,54 @@ class _SparseReduction:
     ufunc = ""
     to_sparse = False
 
-    def shape(self, s: ShapeContext, input_indices: TensorShape, input_values: TensorShape, input_shape: TensorShape,
-              reduction_axes: TensorShape) -> Any:
+    def shape(
+        self,
+        s: ShapeContext,
+        input_indices: TensorShape,
+        input_values: TensorShape,
+        input_shape: TensorShape,
+        reduction_axes: TensorShape,
+    ) -> Any:
         if self.to_sparse:
             return [unknown(2), unknown(1), unknown(1)]
         whole, axes = s.partial(2), s.value(3)
         if whole.sizes is None or axes is None:
             return UNKNOWN
-        gone = {normal_axis(a, len(whole.sizes)) for a in axes.reshape(-1).tolist()} or set(range(len(whole.sizes)))
+        gone = {normal_axis(a, len(whole.sizes)) for a in axes.reshape(-1).tolist()} or set(
+            range(len(whole.sizes))
+        )
         if s.attrs["keep_dims"]:
             return TensorShape.of(tuple([1 if i in gone else d for i, d in enumerate(whole.sizes)]))
         return TensorShape.of(tuple([d for i, d in enumerate(whole.sizes) if i not in gone]))
 
-    def compute(self, k: KernelContext, input_indices: Any, input_values: Any, input_shape: Any, reduction_axes: Any) -> Any:
+    def compute(
+        self, k: KernelContext, input_indices: Any, input_values: Any, input_shape: Any, reduction_axes: Any
+    ) -> Any:
         check_sparse(input_indices, input_values, input_shape)
-        kept, found, values = _reduced(input_indices, input_values, input_shape, reduction_axes, getattr(np, self.ufunc))
+        kept, found, values = _reduced(
+            input_indices, input_values, input_shape, reduction_axes, getattr(np, self.ufunc)
+        )
         sizes = input_shape[kept]
         whole = np.array([d if i in kept else 1 for i, d in enumerate(input_shape.tolist())], I64)
         shape = whole if k.attrs["keep_dims"] else sizes
         if self.to_sparse:
-            places = np.stack(np.unravel_index(found, tuple(shape.tolist())), 1) if shape.size else np.zeros((found.size, 0))
+            places = (
+                np.stack(np.unravel_index(found, tuple(shape.tolist())), 1)
+                if shape.size
+                else np.zeros((found.size, 0))
+            )
             return places.astype(I64), values, shape.astype(I64)
         made = np.zeros(int(np.prod(sizes)), k.dtype)
         made[found] = values
         return made.reshape(tuple(shape.tolist()))
 
 
-_REDUCED = [sample(_INDICES, normal(3), _SHAPE, [1]), sample(_INDICES, normal(3), _SHAPE, [0], keep_dims=True),
-            sample(_INDICES, normal(3), _SHAPE, [0, -1]), sample(_INDICES, normal(3), _SHAPE, np.array([-1], np.int32))]
+_REDUCED = [
+    sample(_INDICES, normal(3), _SHAPE, [1]),
+    sample(_INDICES, normal(3), _SHAPE, [0], keep_dims=True),
+    sample(_INDICES, normal(3), _SHAPE, [0, -1]),
+    sample(_INDICES, normal(3), _SHAPE, np.array([-1], np.int32)),
+]
 _RSP = "(input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32) -> "
 _RSPARSE = _RSP + "output_indices: int64, output_values: T, output_shape: int64"
 
@@ -365,13 +472,17 @@ class SparseReduceMaxSparse(_SparseReduction):
     samples = _REDUCED
 
 
-@op("SparseSoftmax(sp_indices: int64, sp_values: T, sp_shape: int64) -> output: T", T=(half, float32, float64))
+@op(
+    "SparseSoftmax(sp_indices: int64, sp_values: T, sp_shape: int64) -> output: T", T=(half, float32, float64)
+)
 class SparseSoftmax:
     """Softmax over the entries that share all indices but the last."""
 
     cpu_only = True
 
-    def shape(self, s: ShapeContext, sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape
+    ) -> TensorShape:
         return sp_values.with_rank(1)
 
     def compute(self, k: KernelContext, sp_indices: Any, sp_values: Any, sp_shape: Any) -> Any:
@@ -393,7 +504,10 @@ class SparseSoftmax:
         sums = raw.SparseReduceSum(indices, y * dy, shape, [-1], keep_dims=True)
         return [None, raw.SparseDenseCwiseAdd(indices, dy, shape, -sums) * y, None]
 
-    samples = [sample(_INDICES, normal(3), _SHAPE), sample(np.array([[0, 0, 1], [0, 0, 2], [1, 0, 0]]), normal(3), np.array([2, 1, 3]))]
+    samples = [
+        sample(_INDICES, normal(3), _SHAPE),
+        sample(np.array([[0, 0, 1], [0, 0, 2], [1, 0, 0]]), normal(3), np.array([2, 1, 3])),
+    ]
 
 
 class _Joined:
@@ -405,10 +519,20 @@ class _Joined:
     def shape(self, s: ShapeContext, a_indices: TensorShape, *_: TensorShape) -> list[TensorShape]:
         return [TensorShape.of((None, a_indices.with_rank(2).sizes[1])), unknown(1)]  # type: ignore[index]
 
-    def compute(self, k: KernelContext, a_indices: Any, a_values: Any, a_shape: Any, b_indices: Any, b_values: Any,
-                b_shape: Any) -> tuple[Any, Any]:
+    def compute(
+        self,
+        k: KernelContext,
+        a_indices: Any,
+        a_values: Any,
+        a_shape: Any,
+        b_indices: Any,
+        b_values: Any,
+        b_shape: Any,
+    ) -> tuple[Any, Any]:
         if a_shape.tolist() != b_shape.tolist():
-            raise InvalidArgumentError(None, None, f"sparse tensors of shapes {a_shape.tolist()} and {b_shape.tolist()} differ")
+            raise InvalidArgumentError(
+                None, None, f"sparse tensors of shapes {a_shape.tolist()} and {b_shape.tolist()} differ"
+            )
         a_flat, b_flat = flat_order(a_indices, a_shape), flat_order(b_indices, b_shape)
         flat, first = np.unique(np.concatenate([a_flat, b_flat]), return_index=True)
         sides = []
@@ -421,12 +545,24 @@ class _Joined:
     def gradient(self, op: Any, *grads: Any) -> list[Any]:
         raise NotImplementedError(f"Gradient for {op.type} is not implemented.")
 
-    samples = [sample(_INDICES, normal(3), _SHAPE, np.array([[0, 0], [1, 2]]), normal(2), _SHAPE, gradient=False,
-                      why="it has no gradient")]
+    samples = [
+        sample(
+            _INDICES,
+            normal(3),
+            _SHAPE,
+            np.array([[0, 0], [1, 2]]),
+            normal(2),
+            _SHAPE,
+            gradient=False,
+            why="it has no gradient",
+        )
+    ]
 
 
-_TWO = ("(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64) -> output_indices: int64, "
-        "output_values: T")
+_TWO = (
+    "(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64) -> output_indices: int64, "
+    "output_values: T"
+)
 
 
 @op("SparseSparseMaximum" + _TWO, T=REAL)
@@ -443,23 +579,44 @@ class SparseSparseMinimum(_Joined):
     ufunc = "minimum"
 
 
-@op("EditDistance(hypothesis_indices: int64, hypothesis_values: T, hypothesis_shape: int64, truth_indices: int64, truth_values: T, "
-    "truth_shape: int64) -> output: float", normalize="bool = True")
+@op(
+    "EditDistance(hypothesis_indices: int64, hypothesis_values: T, hypothesis_shape: int64, truth_indices: int64, truth_values: T, "
+    "truth_shape: int64) -> output: float",
+    normalize="bool = True",
+)
 class EditDistance:
     """The Levenshtein distance of each pair of sequences (the last dimension), over the truth's length with `normalize`."""
 
     cpu_only = True
     not_differentiable = True
 
-    def shape(self, s: ShapeContext, hypothesis_indices: TensorShape, hypothesis_values: TensorShape, hypothesis_shape: TensorShape,
-              truth_indices: TensorShape, truth_values: TensorShape, truth_shape: TensorShape) -> TensorShape:
+    def shape(
+        self,
+        s: ShapeContext,
+        hypothesis_indices: TensorShape,
+        hypothesis_values: TensorShape,
+        hypothesis_shape: TensorShape,
+        truth_indices: TensorShape,
+        truth_values: TensorShape,
+        truth_shape: TensorShape,
+    ) -> TensorShape:
         a, b = s.partial(2), s.partial(5)
         if a.sizes is None or b.sizes is None:
             return UNKNOWN
-        return TensorShape.of(tuple([None if x is None or y is None else max(x, y) for x, y in zip(a.sizes[:-1], b.sizes[:-1])]))
+        return TensorShape.of(
+            tuple([None if x is None or y is None else max(x, y) for x, y in zip(a.sizes[:-1], b.sizes[:-1])])
+        )
 
-    def compute(self, k: KernelContext, hypothesis_indices: Any, hypothesis_values: Any, hypothesis_shape: Any, truth_indices: Any,
-                truth_values: Any, truth_shape: Any) -> Any:
+    def compute(
+        self,
+        k: KernelContext,
+        hypothesis_indices: Any,
+        hypothesis_values: Any,
+        hypothesis_shape: Any,
+        truth_indices: Any,
+        truth_values: Any,
+        truth_shape: Any,
+    ) -> Any:
         check_sparse(hypothesis_indices, hypothesis_values, hypothesis_shape, " hypothesis")
         check_sparse(truth_indices, truth_values, truth_shape, " truth")
         if hypothesis_shape.size != truth_shape.size or truth_shape.size < 2:
@@ -475,10 +632,25 @@ class EditDistance:
             made[place] = distance
         return made
 
-    samples = [sample(np.array([[0, 0], [0, 1], [1, 0]]), np.array([1, 2, 3]), np.array([2, 2]),
-                      np.array([[0, 0], [1, 0], [1, 1]]), np.array([1, 4, 3]), np.array([2, 2])),
-               sample(np.array([[0, 0], [0, 1]]), np.array([1, 2]), np.array([1, 2]), np.array([[0, 0]]), np.array([2]),
-                      np.array([1, 1]), normalize=False)]
+    samples = [
+        sample(
+            np.array([[0, 0], [0, 1], [1, 0]]),
+            np.array([1, 2, 3]),
+            np.array([2, 2]),
+            np.array([[0, 0], [1, 0], [1, 1]]),
+            np.array([1, 4, 3]),
+            np.array([2, 2]),
+        ),
+        sample(
+            np.array([[0, 0], [0, 1]]),
+            np.array([1, 2]),
+            np.array([1, 2]),
+            np.array([[0, 0]]),
+            np.array([2]),
+            np.array([1, 1]),
+            normalize=False,
+        ),
+    ]
 
 
 def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:

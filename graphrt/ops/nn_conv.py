@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from graphrt.core import conv_kernels, raw
-from graphrt.core.dtypes import FLOATS, half, float32, float64, int32
+from graphrt.core.dtypes import FLOATS, float32, float64, half, int32
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample
 from graphrt.core.shapes import TensorShape
@@ -39,13 +41,14 @@ class Sliding:
         Raises:
           ValueError: an attr has another number of entries, or moves in the batch or channel dimension.
         """
-        data_format = attrs["data_format"].decode() if "data_format" in attrs else "NHWC" if rank == 2 else "NDHWC"
+        data_format = attrs.get("data_format", b"NHWC" if rank == 2 else b"NDHWC").decode()
         padding = attrs["padding"].decode()
         pairs = ((0, 0),) * (rank + 2)
         if padding == "EXPLICIT":
             given = attrs["explicit_paddings"]
             if len(given) != 2 * (rank + 2):
-                raise ValueError(f"explicit_paddings must have {2 * (rank + 2)} entries, two for each dimension of "
+                raise ValueError(f"explicit_paddings must have {2 * (rank + 2)} entries, two for each "
+                                 "dimension of "
                                  f"{data_format}, not {len(given)}")
             pairs = tuple(zip(given[::2], given[1::2]))
         elif attrs.get("explicit_paddings"):
@@ -64,13 +67,15 @@ class Sliding:
 
     def window(self, x_shape: Sequence[int], kernel: Sequence[int]) -> Window:
         """The window over an activation of shape `x_shape`. Raises ValueError where it does not fit."""
-        return window(tuple(spatial(x_shape, self.data_format)), tuple(kernel), self.strides, self.padding, self.dilations,
+        return window(tuple(spatial(x_shape, self.data_format)), tuple(kernel), self.strides, self.padding,
+                      self.dilations,
                       self.explicit)
 
     def output(self, sizes: Sequence[int | None], kernel: Sequence[int | None]) -> tuple[int | None, ...]:
         """The spatial output sizes for spatial input sizes, as far as they are known."""
         made: list[int | None] = []
-        for size, k, stride, dilation, pads in zip(sizes, kernel, self.strides, self.dilations, self.explicit):
+        for size, k, stride, dilation, pads in zip(sizes, kernel, self.strides, self.dilations,
+                                                   self.explicit):
             if size is None or (k is None and self.padding != "SAME"):
                 made.append(None)
             else:
@@ -80,9 +85,11 @@ class Sliding:
 
 def _one_each(what: str, values: Sequence[int], data_format: str) -> Sequence[int]:
     if len(values) != len(data_format):
-        raise ValueError(f"{what} must have {len(data_format)} entries, one for each of {data_format}, not {len(values)}")
+        raise ValueError(f"{what} must have {len(data_format)} entries, one for each of {data_format}, not "
+                         f"{len(values)}")
     if values[0] != 1 or values[1 if channels_first(data_format) else -1] != 1:
-        raise ValueError(f"{what} must be 1 in the batch and channel dimensions of {data_format}, not {list(values)}")
+        raise ValueError(f"{what} must be 1 in the batch and channel dimensions of {data_format}, not "
+                         f"{list(values)}")
     return values
 
 
@@ -106,9 +113,11 @@ class Family:
             if channels != inner:
                 raise ValueError(f"the input has {channels} channels, the filter {list(w)} is for {inner}")
         elif channels % inner:
-            raise ValueError(f"the input's {channels} channels are not a multiple of the filter's {inner} (shape {list(w)})")
+            raise ValueError(f"the input's {channels} channels are not a multiple of the filter's {inner} "
+                             f"(shape {list(w)})")
         elif outer is not None and outer % (channels // inner or 1):
-            raise ValueError(f"{channels} channels in groups of {inner} are {channels // inner} groups, and the filter's "
+            raise ValueError(f"{channels} channels in groups of {inner} are {channels // inner} groups, and "
+                             "the filter's "
                              f"{outer} outputs cannot be shared out to them")
 
     def outputs(self, w: Sequence[int | None]) -> int | None:
@@ -141,7 +150,8 @@ class _Convolution:
     def check_ranks(self, **arrays: Any) -> None:
         for name, array in arrays.items():
             if array.ndim != self.family.rank + 2:
-                raise ValueError(f"{name} must have {self.family.rank + 2} dimensions, not shape {list(array.shape)}")
+                raise ValueError(f"{name} must have {self.family.rank + 2} dimensions, not shape "
+                                 f"{list(array.shape)}")
 
     def channels(self, sliding: Sliding, shape: Sequence[Any]) -> Any:
         return shape[1 if sliding.channels_first else -1]
@@ -169,7 +179,8 @@ class _Forward(_Convolution):
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
         x, w = op.inputs
-        return [self.sibling("by_input", op, shape_of(x), w, dy), self.sibling("by_filter", op, x, shape_of(w), dy)]
+        return [self.sibling("by_input", op, shape_of(x), w, dy),
+                self.sibling("by_filter", op, x, shape_of(w), dy)]
 
 
 class _ByInput(_Convolution):
@@ -192,7 +203,8 @@ class _ByInput(_Convolution):
         return TensorShape.of((dy_sizes[0] if made[0] is None else made[0], *made[1:]))
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
-        sliding, family, xp, given = Sliding.of(k.attrs, self.family.rank), self.family, k.xp, self.sizes_given
+        family, xp, given = self.family, k.xp, self.sizes_given
+        sliding = Sliding.of(k.attrs, family.rank)
         kernel, first, data_format = family.kernels[1], sliding.channels_first, sliding.data_format
 
         def convolve_back(x: Any, w: Any, dy: Any, out: Any) -> Any:
@@ -201,8 +213,10 @@ class _ByInput(_Convolution):
             if given and len(shape) == family.rank:
                 shape = joined(dy.shape[0], shape, w.shape[-2], data_format)
             if len(shape) != family.rank + 2 or min(shape) < 0:
-                raise ValueError(f"input_sizes must be {family.rank + 2} sizes of {data_format}, not {list(shape)}")
-            return kernel(dy, w, sliding.window(shape, w.shape[:-2]), shape, channels_first=first, out=out, xp=xp)
+                raise ValueError(f"input_sizes must be {family.rank + 2} sizes of {data_format}, not "
+                                 f"{list(shape)}")
+            return kernel(dy, w, sliding.window(shape, w.shape[:-2]), shape, channels_first=first, out=out,
+                          xp=xp)
         return convolve_back
 
     def gradient(self, op: Any, dx: Tensor) -> list[Tensor | None]:
@@ -226,7 +240,8 @@ class _ByFilter(_Convolution):
         return made
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
-        sliding, family, xp, given = Sliding.of(k.attrs, self.family.rank), self.family, k.xp, self.sizes_given
+        family, xp, given = self.family, k.xp, self.sizes_given
+        sliding = Sliding.of(k.attrs, family.rank)
         kernel, first = family.kernels[2], sliding.channels_first
 
         def filter_gradient(x: Any, w: Any, dy: Any, out: Any) -> Any:
@@ -234,7 +249,8 @@ class _ByFilter(_Convolution):
             shape = tuple(w.tolist()) if given else w.shape
             if len(shape) != family.rank + 2 or min(shape) < 0:
                 raise ValueError(f"filter_sizes must be {family.rank + 2} sizes, not {list(shape)}")
-            return kernel(x, dy, sliding.window(x.shape, shape[:-2]), shape, channels_first=first, out=out, xp=xp)
+            return kernel(x, dy, sliding.window(x.shape, shape[:-2]), shape, channels_first=first, out=out,
+                          xp=xp)
         return filter_gradient
 
     def gradient(self, op: Any, dw: Tensor) -> list[Tensor | None]:
@@ -263,17 +279,18 @@ _FIRST_3D = {"strides": [1, 1, 1, 1, 1], "padding": "SAME", "data_format": "NCDH
 
 
 def _int32(*sizes: int) -> Any:
-    import numpy as np
     return np.array(sizes, np.int32)
 
 
 @op("Conv2D(input: T, filter: T) -> output: T", T=(*FLOATS, int32), **_ATTRS_2D)
 class Conv2D(_Forward):
-    """Convolution (cross-correlation) over two spatial dimensions; filter: [height, width, channels / groups, outputs]."""
+    """Cross-correlation over two spatial dimensions; filter: [height, width, channels / groups, outputs]."""
 
     family = _TWO
-    samples = [sample(normal(2, 5, 6, 3), normal(3, 2, 3, 4), **_SAME), sample(normal(2, 5, 6, 3), normal(2, 3, 3, 4), **_VALID_BY_2),
-               sample(normal(2, 6, 6, 2), normal(3, 3, 2, 3), **_EXPLICIT), sample(normal(1, 5, 5, 2), normal(1, 1, 2, 3), **_SAME),
+    samples = [sample(normal(2, 5, 6, 3), normal(3, 2, 3, 4), **_SAME),
+               sample(normal(2, 5, 6, 3), normal(2, 3, 3, 4), **_VALID_BY_2),
+               sample(normal(2, 6, 6, 2), normal(3, 3, 2, 3), **_EXPLICIT),
+               sample(normal(1, 5, 5, 2), normal(1, 1, 2, 3), **_SAME),
                sample(normal(1, 6, 5, 2), normal(3, 2, 2, 3), gradient=False, **_DILATED),
                sample(normal(1, 5, 5, 4), normal(2, 2, 2, 6), why="two groups", gradient=False, **_SAME),
                sample(normal(1, 2, 2, 2), normal(5, 3, 2, 3), why="kernel larger than input", **_SAME),
@@ -281,11 +298,14 @@ class Conv2D(_Forward):
                sample(normal(2, 3, 5, 6), normal(3, 2, 3, 4), why=_NOT_IN_TENSORFLOW, **_FIRST),
                sample(ints(1, 4, 4, 2), ints(2, 2, 2, 3), **_SAME),
                sample(normal(2, 5, 6, 3, dtype="float64"), normal(3, 2, 3, 4, dtype="float64"), **_SAME),
-               sample(normal(1, 4, 4, 2, dtype="half"), normal(2, 2, 2, 3, dtype="half"), gradient=False, **_SAME),
-               sample(normal(1, 4, 4, 2, dtype="bfloat16"), normal(2, 2, 2, 3, dtype="bfloat16"), gradient=False, rtol=2e-2, **_SAME)]
+               sample(normal(1, 4, 4, 2, dtype="half"), normal(2, 2, 2, 3, dtype="half"), gradient=False,
+                      **_SAME),
+               sample(normal(1, 4, 4, 2, dtype="bfloat16"), normal(2, 2, 2, 3, dtype="bfloat16"),
+                      gradient=False, rtol=2e-2, **_SAME)]
 
 
-@op("Conv2DBackpropInput(input_sizes: int32, filter: T, out_backprop: T) -> output: T", T=(*FLOATS, int32), **_ATTRS_2D)
+@op("Conv2DBackpropInput(input_sizes: int32, filter: T, out_backprop: T) -> output: T", T=(*FLOATS, int32),
+    **_ATTRS_2D)
 class Conv2DBackpropInput(_ByInput):
     """The gradient of Conv2D by its input; also a transposed convolution."""
 
@@ -293,11 +313,14 @@ class Conv2DBackpropInput(_ByInput):
     samples = [sample(_int32(2, 5, 6, 3), normal(3, 2, 3, 4), normal(2, 5, 6, 4), **_SAME),
                sample(_int32(2, 5, 6, 3), normal(2, 3, 3, 4), normal(2, 2, 2, 4), **_VALID_BY_2),
                sample(_int32(2, 6, 6, 2), normal(3, 3, 2, 3), normal(2, 4, 7, 3), **_EXPLICIT),
-               sample(_int32(5, 6), normal(3, 2, 3, 4), normal(2, 5, 6, 4), why="spatial sizes alone", gradient=False, **_SAME),
-               sample(_int32(1, 4, 5, 6), normal(3, 2, 4, 3), normal(1, 3, 5, 3), why=_NOT_IN_TENSORFLOW, **_FIRST)]
+               sample(_int32(5, 6), normal(3, 2, 3, 4), normal(2, 5, 6, 4), why="spatial sizes alone",
+                      gradient=False, **_SAME),
+               sample(_int32(1, 4, 5, 6), normal(3, 2, 4, 3), normal(1, 3, 5, 3), why=_NOT_IN_TENSORFLOW,
+                      **_FIRST)]
 
 
-@op("Conv2DBackpropFilter(input: T, filter_sizes: int32, out_backprop: T) -> output: T", T=FLOATS, **_ATTRS_2D)
+@op("Conv2DBackpropFilter(input: T, filter_sizes: int32, out_backprop: T) -> output: T", T=FLOATS,
+    **_ATTRS_2D)
 class Conv2DBackpropFilter(_ByFilter):
     """The gradient of Conv2D by its filter."""
 
@@ -305,7 +328,8 @@ class Conv2DBackpropFilter(_ByFilter):
     samples = [sample(normal(2, 5, 6, 3), _int32(3, 2, 3, 4), normal(2, 5, 6, 4), **_SAME),
                sample(normal(2, 5, 6, 3), _int32(2, 3, 3, 4), normal(2, 2, 2, 4), **_VALID_BY_2),
                sample(normal(2, 6, 6, 2), _int32(3, 3, 2, 3), normal(2, 4, 7, 3), **_EXPLICIT),
-               sample(normal(2, 3, 5, 6), _int32(3, 2, 3, 4), normal(2, 4, 5, 3), why=_NOT_IN_TENSORFLOW, **_FIRST)]
+               sample(normal(2, 3, 5, 6), _int32(3, 2, 3, 4), normal(2, 4, 5, 3), why=_NOT_IN_TENSORFLOW,
+                      **_FIRST)]
 
 
 @op("Conv3D(input: T, filter: T) -> output: T", T=FLOATS, **_ATTRS_3D)
@@ -314,12 +338,15 @@ class Conv3D(_Forward):
 
     family = _THREE
     samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), **_SAME_3D),
-               sample(normal(1, 5, 4, 5, 2), normal(3, 2, 2, 2, 3), **_VALID_3D), sample(empty(0, 3, 3, 3, 2), normal(2, 2, 2, 2, 3), **_SAME_3D),
-               sample(normal(2, 4, 3, 5, 2, dtype="float64"), normal(2, 2, 3, 2, 3, dtype="float64"), **_SAME_3D),
+               sample(normal(1, 5, 4, 5, 2), normal(3, 2, 2, 2, 3), **_VALID_3D),
+               sample(empty(0, 3, 3, 3, 2), normal(2, 2, 2, 2, 3), **_SAME_3D),
+               sample(normal(2, 4, 3, 5, 2, dtype="float64"), normal(2, 2, 3, 2, 3, dtype="float64"),
+                      **_SAME_3D),
                sample(normal(1, 2, 4, 3, 4), normal(2, 2, 2, 2, 3), why=_NOT_IN_TENSORFLOW, **_FIRST_3D)]
 
 
-@op("Conv3DBackpropInputV2(input_sizes: Tshape, filter: T, out_backprop: T) -> output: T", T=FLOATS, **_ATTRS_3D,
+@op("Conv3DBackpropInputV2(input_sizes: Tshape, filter: T, out_backprop: T) -> output: T", T=FLOATS,
+    **_ATTRS_3D,
     Tshape="type in {int32,int64} = int32")
 class Conv3DBackpropInputV2(_ByInput):
     """The gradient of Conv3D by its input."""
@@ -329,7 +356,8 @@ class Conv3DBackpropInputV2(_ByInput):
                sample(_int32(1, 5, 4, 5, 2), normal(3, 2, 2, 2, 3), normal(1, 2, 3, 2, 3), **_VALID_3D)]
 
 
-@op("Conv3DBackpropFilterV2(input: T, filter_sizes: int32, out_backprop: T) -> output: T", T=FLOATS, **_ATTRS_3D)
+@op("Conv3DBackpropFilterV2(input: T, filter_sizes: int32, out_backprop: T) -> output: T", T=FLOATS,
+    **_ATTRS_3D)
 class Conv3DBackpropFilterV2(_ByFilter):
     """The gradient of Conv3D by its filter."""
 
@@ -338,20 +366,24 @@ class Conv3DBackpropFilterV2(_ByFilter):
                sample(normal(1, 5, 4, 5, 2), _int32(3, 2, 2, 2, 3), normal(1, 2, 3, 2, 3), **_VALID_3D)]
 
 
-@op("Conv3DBackpropInput(input: T, filter: T, out_backprop: T) -> output: T", T=(half, float32, float64), **_OLD_ATTRS_3D)
+@op("Conv3DBackpropInput(input: T, filter: T, out_backprop: T) -> output: T", T=(half, float32, float64),
+    **_OLD_ATTRS_3D)
 class Conv3DBackpropInput(_ByInput):
     """The gradient of Conv3D by its input, of which only the shape counts."""
 
     family, host_inputs, sizes_given, gradient = _THREE, (), False, None
-    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), tensorflow=False, why=_OLD, **_SAME_3D)]
+    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), tensorflow=False,
+                      why=_OLD, **_SAME_3D)]
 
 
-@op("Conv3DBackpropFilter(input: T, filter: T, out_backprop: T) -> output: T", T=(half, float32, float64), **_OLD_ATTRS_3D)
+@op("Conv3DBackpropFilter(input: T, filter: T, out_backprop: T) -> output: T", T=(half, float32, float64),
+    **_OLD_ATTRS_3D)
 class Conv3DBackpropFilter(_ByFilter):
     """The gradient of Conv3D by its filter, of which only the shape counts."""
 
     family, host_inputs, sizes_given, gradient = _THREE, (), False, None
-    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), tensorflow=False, why=_OLD, **_SAME_3D)]
+    samples = [sample(normal(2, 4, 3, 5, 2), normal(2, 2, 3, 2, 3), normal(2, 4, 3, 5, 3), tensorflow=False,
+                      why=_OLD, **_SAME_3D)]
 
 
 @op("DepthwiseConv2dNative(input: T, filter: T) -> output: T", T=FLOATS, **_ATTRS_DEPTHWISE)
@@ -359,13 +391,16 @@ class DepthwiseConv2dNative(_Forward):
     """Each channel convolved with filters of its own; filter: [height, width, channels, multiplier]."""
 
     family = _EACH_CHANNEL
-    samples = [sample(normal(2, 5, 6, 3), normal(3, 2, 3, 2), **_SAME), sample(normal(2, 5, 6, 3), normal(2, 3, 3, 1), **_VALID_BY_2),
+    samples = [sample(normal(2, 5, 6, 3), normal(3, 2, 3, 2), **_SAME),
+               sample(normal(2, 5, 6, 3), normal(2, 3, 3, 1), **_VALID_BY_2),
                sample(normal(2, 5, 6, 3, dtype="float64"), normal(3, 2, 3, 2, dtype="float64"), **_SAME),
-               sample(empty(0, 5, 5, 2), normal(3, 3, 2, 1), gradient=False, why="TensorFlow's filter gradient is not set", **_SAME),
+               sample(empty(0, 5, 5, 2), normal(3, 3, 2, 1), gradient=False,
+                      why="TensorFlow's filter gradient is not set", **_SAME),
                sample(normal(2, 3, 5, 6), normal(3, 2, 3, 2), why=_NOT_IN_TENSORFLOW, **_FIRST)]
 
 
-@op("DepthwiseConv2dNativeBackpropInput(input_sizes: int32, filter: T, out_backprop: T) -> output: T", T=FLOATS,
+@op("DepthwiseConv2dNativeBackpropInput(input_sizes: int32, filter: T, out_backprop: T) -> output: T",
+    T=FLOATS,
     **_ATTRS_DEPTHWISE)
 class DepthwiseConv2dNativeBackpropInput(_ByInput):
     """The gradient of DepthwiseConv2dNative by its input."""
@@ -375,7 +410,8 @@ class DepthwiseConv2dNativeBackpropInput(_ByInput):
                sample(_int32(2, 5, 6, 3), normal(2, 3, 3, 1), normal(2, 2, 2, 3), **_VALID_BY_2)]
 
 
-@op("DepthwiseConv2dNativeBackpropFilter(input: T, filter_sizes: int32, out_backprop: T) -> output: T", T=FLOATS,
+@op("DepthwiseConv2dNativeBackpropFilter(input: T, filter_sizes: int32, out_backprop: T) -> output: T",
+    T=FLOATS,
     **_ATTRS_DEPTHWISE)
 class DepthwiseConv2dNativeBackpropFilter(_ByFilter):
     """The gradient of DepthwiseConv2dNative by its filter."""

@@ -1,4 +1,4 @@
-"""Normalisation: FusedBatchNorm (three versions and their gradients) and local response normalisation (LRN)."""
+"""Normalisation: FusedBatchNorm (three versions, with gradients) and local response normalisation (LRN)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class _Channels:
 class _BatchNorm:
     """Base of the three versions.
 
-    Training: y from the mean and variance of the batch; those are also outputs 3 and 4 (for the gradient), and
+    Training: y from the mean and variance of the batch; those are also outputs 3 and 4 (for the gradient),
+    and
     outputs 1 and 2 are the averages to keep: (1 - factor) * old + factor * the batch's, whose variance has
     Bessel's correction. Inference: y from the mean and variance given, which the other outputs repeat.
     """
@@ -78,7 +79,8 @@ class _BatchNorm:
             try:
                 channels = channels.merge_with(vector.with_rank(1))
             except ValueError:
-                raise ValueError(f"{name} of shape {vector} must have one entry for each channel of x, which has "
+                raise ValueError(f"{name} of shape {vector} must have one entry for each channel of x, "
+                                 "which has "
                                  f"shape {x} ({data_format})") from None
         sizes = list(x.sizes)
         sizes[at] = channels.sizes[0]
@@ -88,7 +90,8 @@ class _BatchNorm:
         attrs, xp, extra = k.attrs, k.xp, self.extra_output
         data_format = attrs["data_format"].decode()
         first = channels_first(data_format)
-        epsilon, factor, training = np.float32(attrs["epsilon"]), attrs["exponential_avg_factor"], attrs["is_training"]
+        epsilon, factor, training = np.float32(attrs["epsilon"]), attrs["exponential_avg_factor"],
+        attrs["is_training"]
         averages_needed = _averages_needed(attrs)
 
         def batch_norm(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
@@ -108,7 +111,8 @@ class _BatchNorm:
                 batch_mean = view.sum(folded) / np.float32(view.positions)
                 y = folded - view.spread(batch_mean)
                 batch_variance = view.sum(y * y) / np.float32(view.positions)
-                kept = [batch_mean.copy(), batch_variance * np.float32(view.positions / max(view.positions - 1, 1))]
+                unbiased = np.float32(view.positions / max(view.positions - 1, 1))
+                kept = [batch_mean.copy(), batch_variance * unbiased]
                 if factor != 1.0:
                     kept = [np.float32(1.0 - factor) * old + np.float32(factor) * new
                             for old, new in zip((mean, variance), kept)]
@@ -142,23 +146,28 @@ class _BatchNormGrad:
         except ValueError:
             raise ValueError(f"y_backprop of shape {dy} and x of shape {x} must have one shape, of rank "
                              f"{len(data_format)} ({data_format})") from None
-        channels = TensorShape.of((x.sizes[1 if channels_first(data_format) else -1],)).merge_with(scale.with_rank(1))
+        at = 1 if channels_first(data_format) else -1
+        channels = TensorShape.of((x.sizes[at],)).merge_with(scale.with_rank(1))
         return [x, channels, channels, _NOTHING, _NOTHING]
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         attrs, xp = k.attrs, k.xp
         data_format = attrs["data_format"].decode()
-        first, epsilon, training = channels_first(data_format), np.float32(attrs["epsilon"]), attrs["is_training"]
+        first, epsilon, training = channels_first(data_format), np.float32(attrs["epsilon"]),
+        attrs["is_training"]
 
-        def batch_norm_gradient(dy: Any, x: Any, scale: Any, mean: Any, variance: Any, _: Any = None) -> tuple[Any, ...]:
+        def batch_norm_gradient(dy: Any, x: Any, scale: Any, mean: Any, variance: Any,
+                                _: Any = None) -> tuple[Any, ...]:
             _check_rank("x", x, data_format)
             if dy.shape != x.shape:
-                raise ValueError(f"y_backprop has shape {list(dy.shape)} and x {list(x.shape)}: they must be the same")
+                raise ValueError(f"y_backprop has shape {list(dy.shape)} and x {list(x.shape)}: they must "
+                                 "be the same")
             channels = x.shape[1 if first else -1]
             _check_vectors(channels, scale=scale, reserve_space_1=mean, reserve_space_2=variance)
             nothing = xp.zeros(0, np.float32), xp.zeros(0, np.float32)
             if x.size == 0:
-                return xp.zeros(x.shape, x.dtype), xp.zeros(channels, np.float32), xp.zeros(channels, np.float32), *nothing
+                zeros = xp.zeros(channels, np.float32), xp.zeros(channels, np.float32)
+                return xp.zeros(x.shape, x.dtype), *zeros, *nothing
             view = _Channels(xp, x.shape, first)
             incoming, inverse = view.fold(dy), np.float32(1) / xp.sqrt(variance + epsilon)
             centred = view.fold(x) - view.spread(mean)
@@ -176,7 +185,8 @@ class _BatchNormGrad:
             return dx.reshape(x.shape).astype(x.dtype, copy=False), along * inverse, doffset, *nothing
         return batch_norm_gradient
 
-    def gradient(self, op: Any, ddx: Tensor, ddscale: Tensor, ddoffset: Tensor, *_: Any) -> list[Tensor | None]:
+    def gradient(self, op: Any, ddx: Tensor, ddscale: Tensor, ddoffset: Tensor,
+                 *_: Any) -> list[Tensor | None]:
         """By differentiating the formula, written out in plain ops."""
         dy, x, scale, mean, variance = op.inputs[:5]
         dtype = scale.dtype
@@ -201,7 +211,8 @@ class _BatchNormGrad:
             along = raw.Mean(dy_ * centred, axes) * inverse * inverse
             dx = dy_ - wide(raw.Mean(dy_, axes)) - centred * wide(along)
         dx = dx * wide(scale * inverse)
-        made = gradients([dx, dscale, doffset], [dy_, x_, scale], [raw.Cast(ddx, DstT=dtype), ddscale, ddoffset])
+        made = gradients([dx, dscale, doffset], [dy_, x_, scale],
+                         [raw.Cast(ddx, DstT=dtype), ddscale, ddoffset])
         ddy, dx_again, dscale_again = (None if g is None else raw.Cast(g, DstT=t.dtype)
                                        for g, t in zip(made, (dy, x, scale)))
         return [ddy, dx_again, dscale_again, *[None] * (len(op.inputs) - 3)]
@@ -216,13 +227,15 @@ def _averages_needed(attrs: dict[str, Any]) -> bool:
 
 def _check_rank(name: str, x: Any, data_format: str) -> None:
     if x.ndim != len(data_format):
-        raise ValueError(f"{name} must have {len(data_format)} dimensions ({data_format}), not shape {list(x.shape)}")
+        raise ValueError(f"{name} must have {len(data_format)} dimensions ({data_format}), not shape "
+                         f"{list(x.shape)}")
 
 
 def _check_vectors(channels: int, **vectors: Any) -> None:
     for name, vector in vectors.items():
         if vector.shape != (channels,):
-            raise ValueError(f"{name} must have one entry for each of the {channels} channels of x, not shape "
+            raise ValueError(f"{name} must have one entry for each of the {channels} channels of x, not "
+                             "shape "
                              f"{list(vector.shape)}")
 
 
@@ -236,10 +249,12 @@ _T = {"T": "type in {half,bfloat16,float}", "U": "type in {float}"}
 def _inference(op_name: str, shape: tuple[int, ...], data_format: str, channels: int) -> Any:
     """A program that runs the op for inference: there TensorFlow does not set all outputs."""
     rng = np.random.default_rng(0)
-    x, scale, offset, mean = (rng.standard_normal(n).astype("f") for n in (shape, channels, channels, channels))
+    x, scale, offset, mean = (rng.standard_normal(n).astype("f") for n in (shape, channels, channels,
+                                                                           channels))
 
     def build(tf: Any) -> list[Any]:
-        made = getattr(tf.raw_ops, op_name)(x=x, scale=scale, offset=offset, mean=mean, variance=mean ** 2 + np.float32(0.5),
+        made = getattr(tf.raw_ops, op_name)(x=x, scale=scale, offset=offset, mean=mean,
+                                            variance=mean ** 2 + np.float32(0.5),
                                             is_training=False, data_format=data_format)
         return [list(made[:3])]
 
@@ -248,8 +263,10 @@ def _inference(op_name: str, shape: tuple[int, ...], data_format: str, channels:
 
 def _training_samples() -> list[Any]:
     vectors = (positive(3), normal(3), empty(0), empty(0))
-    return [sample(normal(4, 5, 6, 3), *vectors, rtol=1e-4), sample(normal(2, 3, 4, 5), *vectors, data_format="NCHW", rtol=1e-4),
-            sample(normal(2, 3, 3, 3), positive(3), normal(3), normal(3), positive(3), exponential_avg_factor=0.25, rtol=1e-4),
+    return [sample(normal(4, 5, 6, 3), *vectors, rtol=1e-4),
+            sample(normal(2, 3, 4, 5), *vectors, data_format="NCHW", rtol=1e-4),
+            sample(normal(2, 3, 3, 3), positive(3), normal(3), normal(3), positive(3),
+                   exponential_avg_factor=0.25, rtol=1e-4),
             sample(normal(1, 1, 1, 3), *vectors, why="one position: its variance is 0", gradient=False)]
 
 
@@ -260,26 +277,31 @@ def _grad_samples(*extra: Any) -> list[Any]:
             sample(normal(2, 4, 4, 3), normal(2, 4, 4, 3), *vectors, is_training=False, rtol=1e-4)]
 
 
-@op("FusedBatchNorm(x: T, scale: T, offset: T, mean: T, variance: T) -> y: T, batch_mean: T, batch_variance: T, "
-    "reserve_space_1: T, reserve_space_2: T", T="type in {float}", **_ATTRS, **_FACTOR)
+@op("FusedBatchNorm(x: T, scale: T, offset: T, mean: T, variance: T) -> "
+    "y: T, batch_mean: T, batch_variance: T, reserve_space_1: T, reserve_space_2: T", T="type in {float}",
+    **_ATTRS, **_FACTOR)
 class FusedBatchNorm(_BatchNorm):
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, by channel."""
 
     samples = [*_training_samples(), _inference("FusedBatchNorm", (2, 4, 4, 3), "NHWC", 3)]
 
 
-@op("FusedBatchNormV2(x: T, scale: U, offset: U, mean: U, variance: U) -> y: T, batch_mean: U, batch_variance: U, "
-    "reserve_space_1: U, reserve_space_2: U", **_T, **_ATTRS, **_FACTOR)
+@op("FusedBatchNormV2(x: T, scale: U, offset: U, mean: U, variance: U) -> "
+    "y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, reserve_space_2: U", **_T, **_ATTRS,
+    **_FACTOR)
 class FusedBatchNormV2(_BatchNorm):
     """FusedBatchNorm whose x may be of 16 bits."""
 
     grad_op = "FusedBatchNormGradV2"
     samples = [*_training_samples(), _inference("FusedBatchNormV2", (2, 3, 4, 4), "NCHW", 3),
-               sample(normal(4, 5, 6, 3, dtype="half"), positive(3), normal(3), empty(0), empty(0), gradient=False, rtol=1e-2)]
+               sample(normal(4, 5, 6, 3, dtype="half"), positive(3), normal(3), empty(0), empty(0),
+                      gradient=False, rtol=1e-2)]
 
 
-@op("FusedBatchNormV3(x: T, scale: U, offset: U, mean: U, variance: U) -> y: T, batch_mean: U, batch_variance: U, "
-    "reserve_space_1: U, reserve_space_2: U, reserve_space_3: U", T=_T["T"], U="type in {bfloat16,float}", **_ATTRS_V3,
+@op("FusedBatchNormV3(x: T, scale: U, offset: U, mean: U, variance: U) -> "
+    "y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, reserve_space_2: U, reserve_space_3: U",
+    T=_T["T"], U="type in {bfloat16,float}",
+    **_ATTRS_V3,
     **_FACTOR)
 class FusedBatchNormV3(_BatchNorm):
     """FusedBatchNormV2 over two or three spatial dimensions, with one more output (0 here)."""
@@ -287,29 +309,37 @@ class FusedBatchNormV3(_BatchNorm):
     extra_output = True
     grad_op = "FusedBatchNormGradV3"
     samples = [*_training_samples(), _inference("FusedBatchNormV3", (2, 4, 4, 3), "NHWC", 3),
-               sample(normal(2, 3, 2, 4, 3), positive(3), normal(3), empty(0), empty(0), data_format="NDHWC", rtol=1e-4),
-               sample(normal(2, 3, 2, 4, 3), positive(3), normal(3), empty(0), empty(0), data_format="NCDHW", rtol=1e-4),
-               sample(normal(4, 5, 6, 3, dtype="bfloat16"), positive(3), normal(3), empty(0), empty(0), gradient=False, rtol=5e-2)]
+               sample(normal(2, 3, 2, 4, 3), positive(3), normal(3), empty(0), empty(0), data_format="NDHWC",
+                      rtol=1e-4),
+               sample(normal(2, 3, 2, 4, 3), positive(3), normal(3), empty(0), empty(0), data_format="NCDHW",
+                      rtol=1e-4),
+               sample(normal(4, 5, 6, 3, dtype="bfloat16"), positive(3), normal(3), empty(0), empty(0),
+                      gradient=False, rtol=5e-2)]
 
 
-@op("FusedBatchNormGrad(y_backprop: T, x: T, scale: T, reserve_space_1: T, reserve_space_2: T) -> x_backprop: T, "
-    "scale_backprop: T, offset_backprop: T, reserve_space_3: T, reserve_space_4: T", T="type in {float}", **_ATTRS)
+@op("FusedBatchNormGrad(y_backprop: T, x: T, scale: T, reserve_space_1: T, reserve_space_2: T) -> "
+    "x_backprop: T, scale_backprop: T, offset_backprop: T, reserve_space_3: T, reserve_space_4: T",
+    T="type in {float}",
+    **_ATTRS)
 class FusedBatchNormGrad(_BatchNormGrad):
     """The gradient of FusedBatchNorm by x, scale and offset."""
 
     samples = _grad_samples()
 
 
-@op("FusedBatchNormGradV2(y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U) -> x_backprop: T, "
-    "scale_backprop: U, offset_backprop: U, reserve_space_3: U, reserve_space_4: U", **_T, **_ATTRS)
+@op("FusedBatchNormGradV2(y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U) -> "
+    "x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_3: U, reserve_space_4: U", **_T,
+    **_ATTRS)
 class FusedBatchNormGradV2(_BatchNormGrad):
     """The gradient of FusedBatchNormV2 by x, scale and offset."""
 
     samples = _grad_samples()
 
 
-@op("FusedBatchNormGradV3(y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U, reserve_space_3: U) -> "
-    "x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_4: U, reserve_space_5: U", **_T, **_ATTRS_V3)
+@op("FusedBatchNormGradV3(y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U, "
+    "reserve_space_3: U) -> "
+    "x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_4: U, reserve_space_5: U", **_T,
+    **_ATTRS_V3)
 class FusedBatchNormGradV3(_BatchNormGrad):
     """The gradient of FusedBatchNormV3 by x, scale and offset."""
 
@@ -317,7 +347,7 @@ class FusedBatchNormGradV3(_BatchNormGrad):
 
 
 class _Response:
-    """What LRN and its gradient share: scale = bias + alpha * the sum of squares over neighbouring channels."""
+    """What LRN and its gradient share: bias + alpha * the sum of squares over neighbouring channels."""
 
     def scale(self, k: KernelContext, x: Any, band: Any) -> Any:
         made = k.xp.matmul((x * x).reshape(-1, x.shape[-1]), band).reshape(x.shape)
@@ -348,7 +378,8 @@ def _to_power(xp: Any, x: Any, power: float) -> Any:
 def _check_image(**arrays: Any) -> None:
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     if any(len(shape) != 4 for shape in shapes.values()) or len({tuple(s) for s in shapes.values()}) != 1:
-        raise ValueError(f"{', '.join(shapes)} must have one shape of 4 dimensions, not {list(shapes.values())}")
+        raise ValueError(f"{', '.join(shapes)} must have one shape of 4 dimensions, not "
+                         f"{list(shapes.values())}")
 
 
 _LRN_ATTRS = {"depth_radius": "int = 5", "bias": "float = 1.0", "alpha": "float = 1.0", "beta": "float = 0.5",
@@ -368,7 +399,8 @@ class LRN(_Response):
         made = k.empty(x.shape, out)
         radius = attrs["depth_radius"]
         if in_host_memory(xp) and x.dtype == np.float32 and x.size and onednn_primitives.response_normalisation(
-                np.ascontiguousarray(x), made, 2 * radius + 1, attrs["alpha"] * (2 * radius + 1), attrs["beta"], attrs["bias"]):
+                np.ascontiguousarray(x), made, 2 * radius + 1, attrs["alpha"] * (2 * radius + 1),
+                attrs["beta"], attrs["bias"]):
             return made
         values = x.astype(np.float32, copy=False)
         scale = self.scale(k, values, xp.asarray(_neighbours(x.shape[-1], radius)))
@@ -384,7 +416,8 @@ class LRN(_Response):
                sample(normal(1, 2, 3, 4), why="defaults: further than the channels reach", rtol=1e-4),
                sample(normal(1, 2, 2, 5), depth_radius=0, beta=0.3, rtol=1e-4), sample(empty(0, 2, 2, 3)),
                sample(uniform(1, 2, 2, 5, dtype="half"), gradient=False, rtol=1e-2),
-               sample(uniform(1, 2, 2, 5, dtype="bfloat16"), gradient=False, tensorflow=False, why="no kernel in TensorFlow")]
+               sample(uniform(1, 2, 2, 5, dtype="bfloat16"), gradient=False, tensorflow=False,
+                      why="no kernel in TensorFlow")]
 
 
 @op("LRNGrad(input_grads: T, input_image: T, output_image: T) -> output: T", **_LRN_ATTRS)
@@ -402,8 +435,10 @@ class LRNGrad(_Response):
         band = xp.asarray(_neighbours(x.shape[-1], attrs["depth_radius"]))
         scale = self.scale(k, x, band)
         shared = xp.matmul((dy * y / scale).reshape(-1, x.shape[-1]), band).reshape(x.shape)
-        made[...] = dy / _to_power(xp, scale, attrs["beta"]) - np.float32(2 * attrs["alpha"] * attrs["beta"]) * x * shared
+        made[...] = dy / _to_power(xp, scale,
+                                   attrs["beta"]) - np.float32(2 * attrs["alpha"] * attrs["beta"]) * x * shared
         return made
 
-    samples = [sample(normal(2, 3, 4, 7), normal(2, 3, 4, 7), uniform(2, 3, 4, 7), depth_radius=2, alpha=0.5, beta=0.75, rtol=1e-4),
+    samples = [sample(normal(2, 3, 4, 7), normal(2, 3, 4, 7), uniform(2, 3, 4, 7), depth_radius=2, alpha=0.5,
+                      beta=0.75, rtol=1e-4),
                sample(normal(1, 2, 2, 3), normal(1, 2, 2, 3), uniform(1, 2, 2, 3), rtol=1e-4)]

@@ -40,12 +40,14 @@ class Pooling:
         """
         data_format = attrs["data_format"].decode() if "data_format" in attrs else "NHWC"
         if data_format == "NCHW_VECT_C":
-            raise ValueError("data_format NCHW_VECT_C (qint8 in vectors of 4) is not supported: use NHWC or NCHW")
+            raise ValueError("data_format NCHW_VECT_C (qint8 in vectors of 4) is not supported: use NHWC or "
+                             "NCHW")
         ksize = tuple(attrs["ksize"] if ksize is None else (int(n) for n in ksize))
         strides = tuple(attrs["strides"] if strides is None else (int(n) for n in strides))
         for what, values in (("ksize", ksize), ("strides", strides)):
             if len(values) != rank + 2 or min(values) < 1:
-                raise ValueError(f"{what} must be {rank + 2} numbers above 0, one for each of {data_format}, not {list(values)}")
+                raise ValueError(f"{what} must be {rank + 2} numbers above 0, one for each of "
+                                 f"{data_format}, not {list(values)}")
             if values[0] != 1:
                 raise ValueError(f"{what} must be 1 in the batch dimension, not {values[0]}")
         padding = attrs["padding"].decode()
@@ -53,12 +55,14 @@ class Pooling:
         if padding == "EXPLICIT":
             given = attrs["explicit_paddings"]
             if len(given) != 2 * (rank + 2):
-                raise ValueError(f"explicit_paddings must have {2 * (rank + 2)} entries, two for each of {data_format}, "
+                raise ValueError(f"explicit_paddings must have {2 * (rank + 2)} entries, two for each of "
+                                 f"{data_format}, "
                                  f"not {len(given)}")
             explicit = tuple(zip(given[::2], given[1::2]))
             for pads, size in zip(explicit, ksize):
                 if not 0 <= min(pads) <= max(pads) < size:
-                    raise ValueError(f"paddings {pads} must be below the window's size {size}: a window would see padding alone")
+                    raise ValueError(f"paddings {pads} must be below the window's size {size}: a window "
+                                     "would see padding alone")
         elif attrs.get("explicit_paddings"):
             raise ValueError(f"explicit_paddings go with padding 'EXPLICIT', not '{padding}'")
         return cls(data_format, ksize, strides, padding, explicit)
@@ -83,14 +87,17 @@ class Pooling:
     def window(self, shape: Sequence[int]) -> Window:
         """The window over an input of `shape`: over its spatial dimensions, or all but the batch."""
         if len(shape) != len(self.ksize):
-            raise ValueError(f"the input must have {len(self.ksize)} dimensions ({self.data_format}), not shape {list(shape)}")
+            raise ValueError(f"the input must have {len(self.ksize)} dimensions ({self.data_format}), not "
+                             f"shape {list(shape)}")
         first = 1 if self.over_channels or not self.channels_first else 2
         last = None if self.over_channels or self.channels_first else -1
         part = slice(first, last)
-        return window(tuple(shape[part]), self.ksize[part], self.strides[part], self.padding, None, self.explicit[part])
+        return window(tuple(shape[part]), self.ksize[part], self.strides[part], self.padding, None,
+                      self.explicit[part])
 
 
-def _pooled(kernel: Callable[..., Any], pooling: Pooling, xp: Any, in_shape: Sequence[int], arrays: Sequence[Any],
+def _pooled(kernel: Callable[..., Any], pooling: Pooling, xp: Any, in_shape: Sequence[int],
+            arrays: Sequence[Any],
             out: Any, *more: Any) -> Any:
     """Run a pool kernel on `arrays`, whose input has shape `in_shape`."""
     win = pooling.window(in_shape)
@@ -135,14 +142,15 @@ class _Pool:
 
 
 class _MaxGradient:
-    """Base of gradients of max pooling: what passes from the output's gradient to the winning inputs, or back."""
+    """Base of gradients of max pooling: what passes from the output to the winning inputs, or back."""
 
     rank = 2
     writes_out = True
     kernel: Callable[..., Any]
     gives_input_shape = True
 
-    def shape(self, s: ShapeContext, x: TensorShape, y: TensorShape, dy: TensorShape, *sizes: TensorShape) -> TensorShape:
+    def shape(self, s: ShapeContext, x: TensorShape, y: TensorShape, dy: TensorShape,
+              *sizes: TensorShape) -> TensorShape:
         x = x.with_rank(self.rank + 2)
         y = y.with_rank(self.rank + 2)
         return x if self.gives_input_shape else y
@@ -171,7 +179,8 @@ def _attrs(op: Any, *but: str) -> dict[str, Any]:
 def _no_explicit(op: Any) -> dict[str, Any]:
     """For ops that take no explicit paddings."""
     if op.attrs["padding"] == b"EXPLICIT":
-        raise ValueError(f"the second gradient of {op.type} with EXPLICIT padding has no op: pad first, then pool")
+        raise ValueError(f"the second gradient of {op.type} with EXPLICIT padding has no op: pad first, "
+                         "then pool")
     return _attrs(op, "explicit_paddings")
 
 
@@ -195,7 +204,8 @@ _BY_2 = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
 _BY_3 = {"ksize": [1, 3, 2, 1], "strides": [1, 2, 1, 1], "padding": "VALID"}
 _EXPLICIT = {"ksize": [1, 3, 2, 1], "strides": [1, 2, 2, 1], "padding": "EXPLICIT",
              "explicit_paddings": [0, 0, 1, 2, 0, 1, 0, 0]}
-_FIRST = {"ksize": [1, 1, 2, 3], "strides": [1, 1, 2, 2], "padding": "SAME", "data_format": "NCHW", "tensorflow": False,
+_FIRST = {"ksize": [1, 1, 2, 3], "strides": [1, 1, 2, 2], "padding": "SAME", "data_format": "NCHW",
+          "tensorflow": False,
           "why": "TensorFlow's CPU kernels take NHWC only"}
 _3D = {"ksize": [1, 2, 1, 3, 1], "strides": [1, 2, 1, 2, 1], "padding": "SAME"}
 _3D_VALID = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 1, 2, 1, 1], "padding": "VALID"}
@@ -208,7 +218,7 @@ def _int32(*values: int) -> np.ndarray:
 def _pooled_draw(*shape: int, ties: bool = False, **attrs: Any) -> tuple[np.ndarray, np.ndarray]:
     """An input and its maximum pooling: TensorFlow's gradients compare the two."""
     rng = np.random.default_rng(shape)
-    x = rng.integers(0, 3, shape).astype(np.float32) if ties else rng.standard_normal(shape).astype(np.float32)
+    x = (rng.integers(0, 3, shape) if ties else rng.standard_normal(shape)).astype(np.float32)
     encoded = {name: value.encode() if isinstance(value, str) else value for name, value in attrs.items()}
     encoded["data_format"] = b"NHWC" if len(shape) == 4 else b"NDHWC"
     return x, pool_kernels.max_pool(x, Pooling.of(encoded, len(shape) - 2).window(shape))
@@ -223,16 +233,21 @@ class MaxPool(_Pool):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.MaxPoolGrad(op.inputs[0], op.outputs[0], dy, **_attrs(op))
 
-    samples = [sample(normal(2, 5, 6, 3), **_BY_2), sample(normal(2, 5, 6, 3), **_BY_3), sample(normal(1, 5, 5, 2), **_EXPLICIT),
-               sample(normal(2, 3, 5, 6), **_FIRST), sample(empty(0, 4, 4, 2), **_BY_2), sample(ints(1, 4, 4, 2), **_BY_2),
+    samples = [sample(normal(2, 5, 6, 3), **_BY_2), sample(normal(2, 5, 6, 3), **_BY_3),
+               sample(normal(1, 5, 5, 2), **_EXPLICIT),
+               sample(normal(2, 3, 5, 6), **_FIRST), sample(empty(0, 4, 4, 2), **_BY_2),
+               sample(ints(1, 4, 4, 2), **_BY_2),
                sample(normal(2, 4, 4, 2, dtype="half"), gradient=False, **_BY_2),
                sample(normal(2, 4, 4, 2, dtype="bfloat16"), gradient=False, **_BY_2),
-               sample(ints(1, 4, 4, 2, dtype="uint8"), **_BY_2), sample(normal(2, 5, 5, 2, dtype="float64"), **_BY_3),
-               sample(normal(1, 2, 2, 6), why="over channels; TensorFlow has no gradient of that", gradient=False,
+               sample(ints(1, 4, 4, 2, dtype="uint8"), **_BY_2),
+               sample(normal(2, 5, 5, 2, dtype="float64"), **_BY_3),
+               sample(normal(1, 2, 2, 6), why="over channels; TensorFlow has no gradient of that",
+                      gradient=False,
                       ksize=[1, 1, 1, 3], strides=[1, 1, 1, 3], padding="VALID")]
 
 
-@op("MaxPoolV2(input: T, ksize: int32, strides: int32) -> output: T", T=_MAX_TYPES, **_PADDING, **_LAYOUT_VECT)
+@op("MaxPoolV2(input: T, ksize: int32, strides: int32) -> output: T", T=_MAX_TYPES, **_PADDING,
+    **_LAYOUT_VECT)
 class MaxPoolV2(_Pool):
     """The maximum of each window, whose sizes and strides are inputs."""
 
@@ -248,16 +263,19 @@ class MaxPoolV2(_Pool):
 @op("MaxPoolGrad(orig_input: T, orig_output: T, grad: T) -> output: T", T=_REAL_TYPES + " = float", **_SIZES,
     **_PADDING_EXPLICIT, **_LAYOUT)
 class MaxPoolGrad(_MaxGradient):
-    """The gradient of MaxPool: each element of `grad` goes to the input that won its window, the first of equals."""
+    """The gradient of MaxPool: each element of `grad` goes to its window's maximum, the first of equals."""
 
     kernel = pool_kernels.max_pool_gradient
 
     def gradient(self, op: Any, ddx: Tensor) -> list[Tensor]:
-        return [*_zeros_for_recomputed(op), raw.MaxPoolGradGrad(op.inputs[0], op.inputs[1], ddx, **_no_explicit(op))]
+        return [*_zeros_for_recomputed(op), raw.MaxPoolGradGrad(op.inputs[0], op.inputs[1], ddx,
+                                                                **_no_explicit(op))]
 
     samples = [sample(*_pooled_draw(2, 5, 6, 3, **_BY_2), normal(2, 3, 3, 3), gradient=False, **_BY_2),
-               sample(*_pooled_draw(2, 5, 6, 3, ties=True, **_BY_3), normal(2, 2, 5, 3), gradient=False, why="ties", **_BY_3),
-               sample(*_pooled_draw(1, 5, 5, 2, **_EXPLICIT), normal(1, 3, 3, 2), gradient=False, **_EXPLICIT)]
+               sample(*_pooled_draw(2, 5, 6, 3, ties=True, **_BY_3), normal(2, 2, 5, 3), gradient=False,
+                      why="ties", **_BY_3),
+               sample(*_pooled_draw(1, 5, 5, 2, **_EXPLICIT), normal(1, 3, 3, 2), gradient=False,
+                      **_EXPLICIT)]
 
 
 @op("MaxPoolGradV2(orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32) -> output: T",
@@ -272,11 +290,13 @@ class MaxPoolGradV2(_MaxGradient):
         second = raw.MaxPoolGradGradV2(op.inputs[0], op.inputs[1], ddx, *op.inputs[3:], **_attrs(op))
         return [*_zeros_for_recomputed(op), second, None, None]
 
-    samples = [sample(*_pooled_draw(2, 5, 6, 3, **_BY_3), normal(2, 2, 5, 3), _int32(1, 3, 2, 1), _int32(1, 2, 1, 1),
+    samples = [sample(*_pooled_draw(2, 5, 6, 3, **_BY_3), normal(2, 2, 5, 3), _int32(1, 3, 2, 1),
+                      _int32(1, 2, 1, 1),
                       padding="VALID", gradient=False)]
 
 
-@op("MaxPoolGradGrad(orig_input: T, orig_output: T, grad: T) -> output: T", T=_REAL_TYPES, **_SIZES, **_PADDING, **_LAYOUT)
+@op("MaxPoolGradGrad(orig_input: T, orig_output: T, grad: T) -> output: T", T=_REAL_TYPES, **_SIZES,
+    **_PADDING, **_LAYOUT)
 class MaxPoolGradGrad(_MaxGradient):
     """The gradient of MaxPoolGrad: of each window, the element of `grad` at the input that won it."""
 
@@ -290,7 +310,8 @@ class MaxPoolGradGrad(_MaxGradient):
                sample(*_pooled_draw(2, 5, 6, 3, **_BY_3), normal(2, 5, 6, 3), gradient=False, **_BY_3)]
 
 
-@op("MaxPoolGradGradV2(orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32) -> output: T", T=_REAL_TYPES,
+@op("MaxPoolGradGradV2(orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32) -> output: T",
+    T=_REAL_TYPES,
     **_PADDING, **_LAYOUT)
 class MaxPoolGradGradV2(_MaxGradient):
     """The gradient of MaxPoolGradV2."""
@@ -298,14 +319,15 @@ class MaxPoolGradGradV2(_MaxGradient):
     kernel = pool_kernels.max_pool_gradient_gradient
     gives_input_shape = False
     host_inputs = (3, 4)
-    samples = [sample(*_pooled_draw(2, 5, 6, 3, **_BY_3), normal(2, 5, 6, 3), _int32(1, 3, 2, 1), _int32(1, 2, 1, 1),
+    samples = [sample(*_pooled_draw(2, 5, 6, 3, **_BY_3), normal(2, 5, 6, 3), _int32(1, 3, 2, 1),
+                      _int32(1, 2, 1, 1),
                       padding="VALID")]
 
 
 @op("MaxPoolWithArgmax(input: T) -> output: T, argmax: Targmax", T=_REAL_TYPES, **_SIZES,
     Targmax="type in {int32,int64} = int64", **_PADDING, include_batch_in_index="bool = False")
 class MaxPoolWithArgmax:
-    """The maximum of each window, and its flat index ((batch *) row * width + column) * channels + channel."""
+    """The maximum of each window, and its index ((batch *) row * width + column) * channels + channel."""
 
     def shape(self, s: ShapeContext, x: TensorShape) -> list[TensorShape]:
         made = TensorShape.of(Pooling.of(s.attrs, 2).output(x.with_rank(4).sizes))
@@ -321,7 +343,8 @@ class MaxPoolWithArgmax:
         return raw.MaxPoolGradWithArgmax(op.inputs[0], dy, op.outputs[1], **_attrs(op),
                                          include_batch_in_index=op.attrs["include_batch_in_index"])
 
-    samples = [sample(normal(2, 5, 6, 3), **_BY_2), sample(normal(2, 5, 6, 3), include_batch_in_index=True, **_BY_3),
+    samples = [sample(normal(2, 5, 6, 3), **_BY_2), sample(normal(2, 5, 6, 3), include_batch_in_index=True,
+                                                           **_BY_3),
                sample(ints(1, 4, 4, 2), Targmax="int32", **_BY_2),
                sample(empty(0, 4, 4, 2), tensorflow=False, why="TensorFlow takes no empty batch", **_BY_2)]
 
@@ -339,11 +362,13 @@ class _ByArgmax:
     def check(self, k: KernelContext, x: Any, argmax: Any) -> None:
         expected = _spatial_only(k.attrs).output(x.shape)
         if argmax.shape != expected:
-            raise ValueError(f"argmax has shape {list(argmax.shape)}, but pooling an input of shape {list(x.shape)} "
+            raise ValueError(f"argmax has shape {list(argmax.shape)}, but pooling an input of shape "
+                             f"{list(x.shape)} "
                              f"gives {list(expected)}")
 
 
-@op("MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T", T=_REAL_TYPES, Targmax=INDEX, **_SIZES,
+@op("MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T", T=_REAL_TYPES, Targmax=INDEX,
+    **_SIZES,
     **_PADDING, include_batch_in_index="bool = False")
 class MaxPoolGradWithArgmax(_ByArgmax):
     """The gradient of MaxPoolWithArgmax: each element of `grad` added at its index."""
@@ -354,16 +379,19 @@ class MaxPoolGradWithArgmax(_ByArgmax):
     def compute(self, k: KernelContext, x: Any, dy: Any, argmax: Any) -> Any:
         self.check(k, x, argmax)
         if dy.shape != argmax.shape:
-            raise ValueError(f"grad has shape {list(dy.shape)} and argmax {list(argmax.shape)}: they must be the same")
+            raise ValueError(f"grad has shape {list(dy.shape)} and argmax {list(argmax.shape)}: they must "
+                             "be the same")
         return pool_kernels.scatter_by_argmax(dy, argmax, x.shape, xp=k.xp,
                                               include_batch_in_index=k.attrs["include_batch_in_index"])
 
-    samples = [sample(normal(2, 4, 4, 1), normal(2, 2, 2, 1), ints(2, 2, 2, 1, high=16, dtype="int64"), **_BY_2),
+    samples = [sample(normal(2, 4, 4, 1), normal(2, 2, 2, 1), ints(2, 2, 2, 1, high=16, dtype="int64"),
+                      **_BY_2),
                sample(normal(2, 4, 4, 1), normal(2, 2, 2, 1), ints(2, 2, 2, 1, high=32, dtype="int64"),
                       include_batch_in_index=True, **_BY_2)]
 
 
-@op("MaxPoolGradGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T", T=_REAL_TYPES, Targmax=INDEX, **_SIZES,
+@op("MaxPoolGradGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T", T=_REAL_TYPES,
+    Targmax=INDEX, **_SIZES,
     **_PADDING, include_batch_in_index="bool = False")
 class MaxPoolGradGradWithArgmax(_ByArgmax):
     """The gradient of MaxPoolGradWithArgmax: the element of `grad` at each index."""
@@ -374,10 +402,14 @@ class MaxPoolGradGradWithArgmax(_ByArgmax):
     def compute(self, k: KernelContext, x: Any, ddx: Any, argmax: Any) -> Any:
         self.check(k, x, argmax)
         if ddx.shape != x.shape:
-            raise ValueError(f"grad has shape {list(ddx.shape)} and the input {list(x.shape)}: they must be the same")
-        return pool_kernels.gather_by_argmax(ddx, argmax, include_batch_in_index=k.attrs["include_batch_in_index"], xp=k.xp)
+            raise ValueError(f"grad has shape {list(ddx.shape)} and the input {list(x.shape)}: they must be "
+                             "the same")
+        return pool_kernels.gather_by_argmax(ddx, argmax,
+                                             include_batch_in_index=k.attrs["include_batch_in_index"],
+                                             xp=k.xp)
 
-    samples = [sample(normal(2, 4, 4, 1), normal(2, 4, 4, 1), ints(2, 2, 2, 1, high=16, dtype="int64"), **_BY_2,
+    samples = [sample(normal(2, 4, 4, 1), normal(2, 4, 4, 1), ints(2, 2, 2, 1, high=16, dtype="int64"),
+                      **_BY_2,
                       tensorflow=False, why="TensorFlow has this op on GPUs only")]
 
 
@@ -398,12 +430,14 @@ class _AvgGradient:
         def average_gradient(orig_input_shape: Any, dy: Any, out: Any) -> Any:
             shape = tuple(orig_input_shape.tolist())
             if len(shape) != rank + 2 or min(shape) < 0:
-                raise ValueError(f"orig_input_shape must be {rank + 2} sizes of {pooling.data_format}, not {list(shape)}")
+                raise ValueError(f"orig_input_shape must be {rank + 2} sizes of {pooling.data_format}, not "
+                                 f"{list(shape)}")
             return _pooled(pool_kernels.avg_pool_gradient, pooling, xp, shape, (dy,), out, shape)
         return average_gradient
 
 
-@op("AvgPool(value: T) -> output: T", **_SIZES, **_PADDING, **_LAYOUT, T="type in {half,bfloat16,float,double}")
+@op("AvgPool(value: T) -> output: T", **_SIZES, **_PADDING, **_LAYOUT,
+    T="type in {half,bfloat16,float,double}")
 class AvgPool(_Pool):
     """The average of each window, over what lies inside the input."""
 
@@ -412,7 +446,8 @@ class AvgPool(_Pool):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.AvgPoolGrad(shape_of(op.inputs[0]), dy, **_attrs(op))
 
-    samples = [sample(normal(2, 5, 6, 3), **_BY_2), sample(normal(2, 5, 6, 3), **_BY_3), sample(normal(2, 3, 5, 6), **_FIRST),
+    samples = [sample(normal(2, 5, 6, 3), **_BY_2), sample(normal(2, 5, 6, 3), **_BY_3),
+               sample(normal(2, 3, 5, 6), **_FIRST),
                sample(empty(0, 4, 4, 2), **_BY_2), sample(normal(2, 5, 5, 2, dtype="float64"), **_BY_2),
                sample(normal(2, 4, 4, 2, dtype="half"), gradient=False, **_BY_2),
                sample(normal(2, 4, 4, 2, dtype="bfloat16"), gradient=False, rtol=2e-2, **_BY_2)]
@@ -426,7 +461,8 @@ class AvgPoolGrad(_AvgGradient):
     def gradient(self, op: Any, ddx: Tensor) -> list[Tensor | None]:
         return [None, raw.AvgPool(ddx, **_attrs(op))]
 
-    samples = [sample(_int32(2, 5, 6, 3), normal(2, 3, 3, 3), **_BY_2), sample(_int32(2, 5, 6, 3), normal(2, 2, 5, 3), **_BY_3)]
+    samples = [sample(_int32(2, 5, 6, 3), normal(2, 3, 3, 3), **_BY_2),
+               sample(_int32(2, 5, 6, 3), normal(2, 2, 5, 3), **_BY_3)]
 
 
 @op("MaxPool3D(input: T) -> output: T", T=_FLOATS_3D, **_SIZES_3D, **_PADDING, **_LAYOUT_3D)
@@ -451,12 +487,14 @@ class MaxPool3DGrad(_MaxGradient):
     kernel = pool_kernels.max_pool_gradient
 
     def gradient(self, op: Any, ddx: Tensor) -> list[Tensor]:
-        return [*_zeros_for_recomputed(op), raw.MaxPool3DGradGrad(op.inputs[0], op.inputs[1], ddx, **_attrs(op))]
+        return [*_zeros_for_recomputed(op), raw.MaxPool3DGradGrad(op.inputs[0], op.inputs[1], ddx,
+                                                                  **_attrs(op))]
 
     samples = [sample(*_pooled_draw(2, 4, 3, 5, 2, **_3D), normal(2, 2, 3, 3, 2), gradient=False, **_3D)]
 
 
-@op("MaxPool3DGradGrad(orig_input: T, orig_output: T, grad: T) -> output: T", T=_REAL_TYPES, **_SIZES_3D, **_PADDING,
+@op("MaxPool3DGradGrad(orig_input: T, orig_output: T, grad: T) -> output: T", T=_REAL_TYPES, **_SIZES_3D,
+    **_PADDING,
     **_LAYOUT_3D)
 class MaxPool3DGradGrad(_MaxGradient):
     """The gradient of MaxPool3DGrad."""
@@ -471,7 +509,8 @@ class MaxPool3DGradGrad(_MaxGradient):
     samples = [sample(*_pooled_draw(2, 4, 3, 5, 2, **_3D), normal(2, 4, 3, 5, 2), gradient=False, **_3D)]
 
 
-@op("AvgPool3D(input: T) -> output: T", **_SIZES_3D, **_PADDING, **_LAYOUT_3D, T="type in {half,bfloat16,float,double}")
+@op("AvgPool3D(input: T) -> output: T", **_SIZES_3D, **_PADDING, **_LAYOUT_3D,
+    T="type in {half,bfloat16,float,double}")
 class AvgPool3D(_Pool):
     """The average of each window over three spatial dimensions, over what lies inside the input."""
 

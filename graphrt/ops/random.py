@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from graphrt.core import distributions, rejection
+from graphrt.core import distributions, raw, rejection
 from graphrt.core.dtypes import FLOATS, INDEX, double, float32, half, int32, int64
 from graphrt.core.errors import InvalidArgumentError
+from graphrt.core.graph import control_dependencies
 from graphrt.core.philox import GuardedPhilox
 from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import program
 from graphrt.core.shapes import TensorShape
+from graphrt.core.tensor import Tensor
+from graphrt.ops.array_nodes import dense
 
 SEEDS = {"seed": "int = 0", "seed2": "int = 0"}
 LOGITS = "type in {float,double,int32,uint8,int16,int8,int64,bfloat16,uint16,half,uint32,uint64}"
@@ -83,14 +86,16 @@ class _Floats:
         return lambda shape, out=None: placed(k, draw(stream, sizes(shape), dtype), out)
 
 
-def _three_runs(build: Callable[[Any], Any], why: str = "") -> Any:
+def _three_runs(build: Callable[[Any], Any], why: str = "", tensorflow: bool = True) -> Any:
     """A program that runs what `build(tf)` makes three times: the stream goes on."""
-    return program(lambda tf: [build(tf)] * 3, rtol=1e-5, why=why)
+    return program(lambda tf: [build(tf)] * 3, rtol=1e-5, why=why, tensorflow=tensorflow)
 
 
 def _float_samples(name: str) -> list[Any]:
     def runs(shape: list[int], dtype: str, **seeds: int) -> Any:
-        return _three_runs(lambda tf: getattr(tf.raw_ops, name)(shape=shape, dtype=dtype, **seeds))
+        return _three_runs(
+            lambda tf: getattr(tf.raw_ops, name)(shape=tf.constant(shape, tf.int32), dtype=dtype, **seeds)
+        )
 
     return [
         runs([2, 3], "float32", seed=1, seed2=2),
@@ -245,10 +250,31 @@ class RandomGamma:
     samples = [
         _three_runs(lambda tf: tf.raw_ops.RandomGamma(shape=[2, 3], alpha=[0.5, 1.0, 4.0], seed=1)),
         _three_runs(
-            lambda tf: tf.raw_ops.RandomGamma(shape=[], alpha=tf.constant([[2.0]], tf.float64), seed=1)
+            lambda tf: tf.raw_ops.RandomGamma(
+                shape=np.zeros(0, np.int64), alpha=tf.constant([[2.0]], tf.float64), seed=1
+            )
         ),
         _three_runs(lambda tf: tf.raw_ops.RandomGamma(shape=[0], alpha=2.0, seed=1)),
     ]
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        shape, alpha = op.inputs
+        return [None, alpha_gradient(alpha, op.outputs[0], dy, length(shape))]
+
+
+def length(vector: Tensor) -> Tensor:
+    """How many elements `vector` has."""
+    return raw.Squeeze(raw.Shape(vector), squeeze_dims=[0])
+
+
+def alpha_gradient(alpha: Tensor, sample: Tensor, dy: Tensor, leading: Tensor) -> Tensor:
+    """The gradient by `alpha` of gamma values `sample`, which have `leading` (int32) axes before alpha's."""
+    dy = dense(dy)
+    with control_dependencies([dy]):
+        ones = raw.Fill(raw.Reshape(leading, [1]), 1)
+        aligned = raw.Reshape(alpha, raw.ConcatV2([ones, raw.Shape(alpha)], 0))
+        by_alpha = raw.RandomGammaGrad(aligned, sample)
+        return raw.Sum(raw.Mul(dy, by_alpha), raw.Range(0, leading, 1))
 
 
 class _Poisson:
@@ -270,7 +296,13 @@ class _Poisson:
 class RandomPoisson(_Poisson):
     """Poisson values of mean `rate`: `shape` of them for each rate. Older GraphDefs have it."""
 
-    samples = [_three_runs(lambda tf: tf.raw_ops.RandomPoisson(shape=[3], rate=[0.5, 20.0], seed=1))]
+    samples = [
+        _three_runs(
+            lambda tf: tf.raw_ops.RandomPoisson(shape=[3], rate=[0.5, 20.0], seed=1),
+            tensorflow=False,
+            why="TensorFlow reads it, and does not let new graphs have it",
+        )
+    ]
 
 
 @op(

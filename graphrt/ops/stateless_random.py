@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from graphrt.core import distributions, rejection
+from graphrt.core import distributions, raw, rejection
 from graphrt.core.dtypes import INDEX, double, float32, half, int32, int64, uint32, uint64
 from graphrt.core.errors import InvalidArgumentError, UnimplementedError
 from graphrt.core.philox import Stream
 from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import sample
 from graphrt.core.shapes import TensorShape
-from graphrt.ops.random import LOGITS, drawn_classes, placed, scalar, sizes
+from graphrt.core.tensor import Tensor
+from graphrt.ops.random import LOGITS, alpha_gradient, drawn_classes, length, placed, scalar, sizes
 
 PHILOX, AUTOMATIC = 1, 3
 _SEED = "type in {int32,int64} = int64"
@@ -274,6 +275,10 @@ class StatelessRandomPoisson(_Seeded):
     samples = _seeded_samples(np.array([0.5, 10.0, 100.0], np.float32), dtypes=("float32", "int32", "int64"))
 
 
+def _ending_alpha_gradient(shape: Tensor, alpha: Tensor, sample: Tensor, dy: Tensor) -> Tensor:
+    return alpha_gradient(alpha, sample, dy, raw.Sub(length(shape), raw.Rank(alpha)))
+
+
 @op(
     "StatelessRandomGammaV2(shape: T, seed: Tseed, alpha: dtype) -> output: dtype",
     T=INDEX,
@@ -288,6 +293,9 @@ class StatelessRandomGammaV2(_Seeded):
     def compute(self, k: KernelContext, shape: Any, seed: Any, alpha: Any) -> Any:
         wanted, count, alpha = _for_each(shape, alpha, "alpha")
         return placed(k, rejection.gamma(of_seed(seed), count, alpha).reshape(wanted))
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        return [None, None, _ending_alpha_gradient(op.inputs[0], op.inputs[2], op.outputs[0], dy)]
 
     samples = _seeded_samples(np.array([0.5, 1.0, 4.0], np.float32))
 
@@ -305,6 +313,9 @@ class StatelessRandomGammaV3(_Keyed):
     def compute(self, k: KernelContext, shape: Any, key: Any, counter: Any, alg: Any, alpha: Any) -> Any:
         wanted, count, alpha = _for_each(shape, alpha, "alpha")
         return placed(k, rejection.gamma(of_key(key, counter, alg), count, alpha).reshape(wanted))
+
+    def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
+        return [None] * 4 + [_ending_alpha_gradient(op.inputs[0], op.inputs[4], op.outputs[0], dy)]
 
     samples = _keyed_samples(np.array([0.5, 1.0, 4.0]))
 

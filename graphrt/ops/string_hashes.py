@@ -20,6 +20,7 @@ _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 
 
 def _rotate(value: int, by: int) -> int:
+    """`value` rotated to the right."""
     return (value >> by | value << 64 - by) & _MASK
 
 
@@ -77,11 +78,24 @@ def _fingerprint_middle(data: bytes, n: int) -> int:
     e, f = _word(data, 16) * multiplier & _MASK, _word(data, 24)
     g = (y + _word(data, n - 32)) * multiplier & _MASK
     h = (z + _word(data, n - 24)) * multiplier & _MASK
-    return _hash_two(_rotate(e + f & _MASK, 43) + _rotate(g, 30) + h & _MASK, e + _rotate(f + a & _MASK, 18) + g & _MASK, multiplier)
+    return _hash_two(
+        _rotate(e + f & _MASK, 43) + _rotate(g, 30) + h & _MASK,
+        e + _rotate(f + a & _MASK, 18) + g & _MASK,
+        multiplier,
+    )
 
 
-def _fingerprint_block(data: bytes, at: int, x: int, y: int, z: int, v: tuple[int, int], w: tuple[int, int], multiplier: int,
-                       weight: int) -> tuple[int, int, int, tuple[int, int], tuple[int, int]]:
+def _fingerprint_block(
+    data: bytes,
+    at: int,
+    x: int,
+    y: int,
+    z: int,
+    v: tuple[int, int],
+    w: tuple[int, int],
+    multiplier: int,
+    weight: int,
+) -> tuple[int, int, int, tuple[int, int], tuple[int, int]]:
     """The state after 64 more bytes."""
     x = _rotate(x + y + v[0] + _word(data, at + 8) & _MASK, 37) * multiplier & _MASK
     y = _rotate(y + v[1] + _word(data, at + 48) & _MASK, 42) * multiplier & _MASK
@@ -112,8 +126,11 @@ def fingerprint64(data: bytes) -> int:
     v = (v[0] + w[0] & _MASK, v[1])
     w = (w[0] + v[0] & _MASK, w[1])
     x, y, z, v, w = _fingerprint_block(data, n - 64, x, y, z, v, w, multiplier, 9)
-    return _hash_two(_hash_two(v[0], w[0], multiplier) + _mix(y) * _K0 + z & _MASK,
-                     _hash_two(v[1], w[1], multiplier) + x & _MASK, multiplier)
+    return _hash_two(
+        _hash_two(v[0], w[0], multiplier) + _mix(y) * _K0 + z & _MASK,
+        _hash_two(v[1], w[1], multiplier) + x & _MASK,
+        multiplier,
+    )
 
 
 def murmur64(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
@@ -134,23 +151,29 @@ def murmur64(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
 def siphash(data: bytes, key: tuple[int, int]) -> int:
     """SipHash-2-4 of `data` under two 64-bit keys."""
     k0, k1 = (k & _MASK for k in key)
-    v0, v1, v2, v3 = (k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573)
+    v0, v1, v2, v3 = (
+        k0 ^ 0x736F6D6570736575,
+        k1 ^ 0x646F72616E646F6D,
+        k0 ^ 0x6C7967656E657261,
+        k1 ^ 0x7465646279746573,
+    )
     n = len(data)
-    tail = data[n // 8 * 8:].ljust(7, b"\0") + bytes([n & 0xFF])
+    tail = data[n // 8 * 8 :].ljust(7, b"\0") + bytes([n & 0xFF])
     words = [*unpack_from(f"<{n // 8}Q", data), *unpack_from("<Q", tail)]
 
+    # To the left by 13, 16, 21 and 17 is to the right by the rest of 64.
     def rounds(count: int, state: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
         v0, v1, v2, v3 = state
         for _ in range(count):
             v0 = v0 + v1 & _MASK
-            v1 = _rotate(v1, 13) ^ v0
+            v1 = _rotate(v1, 51) ^ v0
             v0 = _rotate(v0, 32)
             v2 = v2 + v3 & _MASK
-            v3 = _rotate(v3, 16) ^ v2
+            v3 = _rotate(v3, 48) ^ v2
             v0 = v0 + v3 & _MASK
-            v3 = _rotate(v3, 21) ^ v0
+            v3 = _rotate(v3, 43) ^ v0
             v2 = v2 + v1 & _MASK
-            v1 = _rotate(v1, 17) ^ v2
+            v1 = _rotate(v1, 47) ^ v2
             v2 = _rotate(v2, 32)
         return v0, v1, v2, v3
 
@@ -185,8 +208,22 @@ class _ToBucket:
         raise NotImplementedError
 
 
-_WORDS = text("", "a", "ab", "abc", "abcdefg", "abcdefgh", "0123456789abcdef", "x" * 17, "0123456789" * 4, "y" * 64,
-              "z" * 65, "0123456789" * 13, "w" * 128, "w" * 129)
+_WORDS = text(
+    "",
+    "a",
+    "ab",
+    "abc",
+    "abcdefg",
+    "abcdefgh",
+    "0123456789abcdef",
+    "x" * 17,
+    "0123456789" * 4,
+    "y" * 64,
+    "z" * 65,
+    "0123456789" * 13,
+    "w" * 128,
+    "w" * 129,
+)
 
 
 @op("StringToHashBucketFast(input: string) -> output: int64", num_buckets="int >= 1")
@@ -219,4 +256,7 @@ class StringToHashBucketStrong(_ToBucket):
             raise ValueError(f"key {key} must be two integers")
         return lambda data: siphash(data, (key[0], key[1]))
 
-    samples = [sample(_WORDS, num_buckets=2**62, key=[1, 2]), sample(text("a"), num_buckets=10, key=[2**60, -5])]
+    samples = [
+        sample(_WORDS, num_buckets=2**62, key=[1, 2]),
+        sample(text("a"), num_buckets=10, key=[2**60, -5]),
+    ]

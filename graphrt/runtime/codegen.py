@@ -81,15 +81,30 @@ class Layout:
     retval_count: int = 0
 
 
+@dataclass
+class Special:
+    """What the shapes of one signature decide.
+
+    Attributes:
+      buffers: the arena's plan.
+      fresh: values that leave the segment and are large: their arrays come from the recycling pool.
+      known: values that shapes alone decide, held as constants; skipped: nodes that compute only such.
+      elided: nodes whose output is their first input.
+    """
+
+    buffers: BufferPlan = field(default_factory=BufferPlan)
+    fresh: dict[Value, tuple[tuple[int, ...], np.dtype]] = field(default_factory=dict)
+    known: dict[Value, np.ndarray] = field(default_factory=dict)
+    skipped: set[Node] = field(default_factory=set)
+    elided: set[Node] = field(default_factory=set)
+
+
 class _Writer:
-    def __init__(self, layout: Layout, nodes: list[Node], inputs: list[Value], buffers: BufferPlan | None,
-                 fresh: dict[Value, Any], traced: bool, can_overwrite: bool) -> None:
-        self.layout, self.nodes, self.buffers, self.fresh, self.traced = layout, nodes, buffers, fresh, traced
+    def __init__(self, layout: Layout, nodes: list[Node], special: Special, traced: bool) -> None:
+        self.layout, self.nodes, self.special, self.traced = layout, nodes, special, traced
         self.lines: list[tuple[str, str, Node | None]] = []  # (guard variable, text, node)
         self.guard_names: dict[Guard, str] = {ALWAYS: ""}
-        self.names: dict[Value, str] = {}
-        self.mine = set(nodes)
-        self.inputs = inputs
+        self.names: dict[Value, str] = {v: f"v{layout.number[v[0]]}_{v[1]}" for v in special.known}
 
     # -- expressions -----------------------------------------------------------------------------------------
 
@@ -159,8 +174,11 @@ class _Writer:
                     self.keep(node, i, self.layout.output_guards.get((node, i), guard))
             elif node.type == "_Retval":
                 self.retval(node, guard, returned)
-            elif node.type in _NOTHING:
+            elif node.type in _NOTHING or node in self.special.skipped:
                 continue
+            elif node in self.special.elided:
+                self.names[node, 0] = self.plain(node.inputs[0])
+                self.keep(node, 0, guard)
             elif node.type in PASSED_THROUGH and not node.dtypes[0].is_ref and not waits(node):
                 name = self.guard(guard)
                 for i, edge in enumerate(node.inputs):
@@ -212,11 +230,10 @@ class _Writer:
             self.keep(node, i, guard)
 
     def out(self, node: Node) -> str:
-        if self.buffers is not None:
-            buffer = self.buffers.of_value.get((node, 0))
-            if buffer is not None:
-                return f"b{buffer}"
-        if (node, 0) in self.fresh:
+        buffer = self.special.buffers.of_value.get((node, 0))
+        if buffer is not None:
+            return f"b{buffer}"
+        if (node, 0) in self.special.fresh:
             n = self.layout.number[node]
             return f"e{n}()"
         return "None"
@@ -300,8 +317,8 @@ class _Writer:
     def text(self) -> tuple[str, dict[int, Node]]:
         params = [f"A{i}" for i in range(self.layout.arg_count)] if self.layout.is_single else []
         lines = [f"def segment({', '.join(['step', 'r', 'a', *params])}):"]
-        if self.buffers is not None and self.buffers.views:
-            used = "".join(f"b{i}, " for i in range(len(self.buffers.views)))
+        if self.special.buffers.views:
+            used = "".join(f"b{i}, " for i in range(len(self.special.buffers.views)))
             lines.append(f"    {used.rstrip()} = a")
         by_line: dict[int, Node] = {}
         open_guard = ""
@@ -318,24 +335,25 @@ class _Writer:
         return "\n".join(lines) + "\n", by_line
 
 
-def write_segment(layout: Layout, nodes: list[Node], name: str, buffers: BufferPlan | None = None,
-                  fresh: dict[Value, tuple[tuple[int, ...], np.dtype]] | None = None, traced: bool = False) -> SegmentCode:
-    """Compile one segment.
+def write_segment(layout: Layout, nodes: list[Node], name: str, special: Special | None = None, traced: bool = False) -> SegmentCode:
+    """Compile one segment; for one shape signature where `special` is given.
 
     Args:
-      buffers: the arena's plan, or None for fresh arrays throughout.
-      fresh: values that leave the segment and are large: their arrays come from the recycling pool.
       traced: time every kernel.
     """
-    writer = _Writer(layout, nodes, [], buffers, fresh or {}, traced, True)
+    special = special if special is not None else Special()
+    writer = _Writer(layout, nodes, special, traced)
     writer.write()
     source, by_line = writer.text()
     scope = layout.scope
-    for (node, _), (shape, dtype) in (fresh or {}).items():
-        scope[f"e{layout.number[node]}"] = POOL.allocator(shape, dtype)
     if traced:
         scope.update({f"n{n}": node for node, n in layout.number.items()})
-    own: dict[str, Any] = dict(scope) if fresh else scope
+    # Kernels are the same whatever the shapes; what a signature fixes is its code's own.
+    own: dict[str, Any] = dict(scope) if special.fresh or special.known else scope
+    for (node, _), (shape, dtype) in special.fresh.items():
+        own[f"e{layout.number[node]}"] = POOL.allocator(shape, dtype)
+    for (node, index), value in special.known.items():
+        own[f"v{layout.number[node]}_{index}"] = value
     exec(compile(source, f"<plan {name}>", "exec"), own)
     return SegmentCode(own.pop("segment"), source, by_line)
 

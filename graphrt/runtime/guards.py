@@ -60,6 +60,17 @@ def either(inputs: list[Guard], merge: Node) -> Guard:
     return common | {Literal("merge", merge, 0, True)}
 
 
+def _decided_by(predicate: tuple[Node, int]) -> tuple[Node, int]:
+    """Where a predicate's value comes from: Identities and Switches pass it on, so predicates that are one are known as one."""
+    source, index = predicate
+    while source.type in ("Identity", "Switch"):
+        before, at = source.inputs[0]
+        if before.dtypes[at].is_ref:
+            break
+        source, index = before, at
+    return source, index
+
+
 def output_guards(nodes: list[Node], recv_may_be_dead: bool = True) -> tuple[dict[Node, Guard], dict[tuple[Node, int], Guard]]:
     """The guard of each node, and of outputs where it differs from their node's (a Switch's). Nodes come in order."""
     of_node: dict[Node, Guard] = {}
@@ -67,6 +78,9 @@ def output_guards(nodes: list[Node], recv_may_be_dead: bool = True) -> tuple[dic
     for node in nodes:
         if node.type in MERGES:
             of_node[node] = either([of_output.get(e, of_node[e[0]]) for e in node.inputs], node)
+            continue
+        if node.type == "ControlTrigger":
+            of_node[node] = ALWAYS  # it runs also where what it waits for is dead
             continue
         guard = ALWAYS
         for edge in node.inputs:
@@ -80,7 +94,7 @@ def output_guards(nodes: list[Node], recv_may_be_dead: bool = True) -> tuple[dic
                 guard = both(guard, of_node[control])
         of_node[node] = guard
         if node.type in SWITCHES:
-            source_node, index = node.inputs[1]
+            source_node, index = _decided_by(node.inputs[1])
             for branch in (0, 1):
                 literal = Literal("pred", source_node, index, branch == 1)
                 of_output[node, branch] = both(guard, frozenset((literal,)))

@@ -15,13 +15,13 @@ FORWARDING = frozenset(("Switch", "RefSwitch", "Merge", "RefMerge"))
 
 
 class Ownership:
-    """The alias classes of ordered nodes.
+    """The alias classes of ordered nodes. The output of an `elided` node is its first input.
 
     Attributes:
       is_fresh: class root -> its memory was made by kernels of this run.
     """
 
-    def __init__(self, nodes: list[Node], hoisted: set[Node]) -> None:
+    def __init__(self, nodes: list[Node], hoisted: set[Node], elided: frozenset[Node] | set[Node] = frozenset()) -> None:
         self._parent: dict[Value, Value] = {}
         self._shared: set[Value] = set()
         parent = self._parent
@@ -35,6 +35,9 @@ class Ownership:
                     parent[node, i] = (node, i)
                 for source in sources:
                     self._take(node, source, outputs)
+            elif node in elided:
+                parent[node, 0] = (node, 0)
+                self._take(node, node.inputs[0], (0,))
             elif op_def.aliases and node.inputs:
                 for i in range(count):
                     parent[node, i] = (node, i)

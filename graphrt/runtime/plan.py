@@ -21,10 +21,11 @@ from graphrt.core.registry import KernelContext
 from graphrt.core.shapes import TensorShape
 from graphrt.runtime import specialize
 from graphrt.runtime.arena import RECYCLED_FROM, ArenaPool, plan_buffers
-from graphrt.runtime.codegen import DEAD, PASSED_THROUGH, Layout, SegmentCode, base_scope, write_segment
+from graphrt.runtime.codegen import DEAD, PASSED_THROUGH, Layout, SegmentCode, Special, base_scope, write_segment
 from graphrt.runtime.device_binding import bind_for_accelerator
+from graphrt.runtime.float_errors import loud, quiet
 from graphrt.runtime.guards import MERGES, SWITCHES, output_guards
-from graphrt.runtime.ownership import Ownership, Value
+from graphrt.runtime.ownership import FORWARDING, Ownership, Value
 from graphrt.runtime.schedule import cut, order, waits
 from graphrt.runtime.worker_session import WorkerSession
 
@@ -233,10 +234,13 @@ class Plan:
         return made
 
     def _guarded(self, code: SegmentCode, step: Any, r: Any, arena: Any, feeds: Any) -> Any:
+        before = quiet()
         try:
             return code.function(step, r, arena, *feeds)
         except Exception as error:
             raise self._described(error, code) from error
+        finally:
+            loud(before)
 
     def _described(self, error: Exception, code: SegmentCode) -> Exception:
         """The error with the node whose line of generated code raised it."""
@@ -278,22 +282,48 @@ class Plan:
         inside = set(segment.nodes)
         # Constants and variables of other segments are known here too.
         nodes = [n for n in self.nodes if n in inside or n in self.hoisted]
-        found = specialize.infer(nodes, given, self.hoisted)
+        found, values = specialize.infer(nodes, given, self.hoisted)
         shapes: dict[Value, tuple[int, ...] | None] = {
             v: s.sizes if s.is_fully_defined() else None for v, s in found.items()}  # type: ignore[misc]
-        ready = {n for n in segment.nodes if n.op_def.writes_out and n not in self.hoisted and self.device.is_host}
+        special = Special()
         escaping = self._escaping(segment)
-        buffers = plan_buffers(segment.nodes, shapes, escaping, self.ownership, ready)
-        fresh: dict[Value, tuple[tuple[int, ...], np.dtype]] = {}
+        self._fold_by_shape(segment, special, found, values, escaping)
+        ownership = Ownership(self.nodes, set(self.hoisted), special.elided) if special.elided else self.ownership
+        ready = {n for n in segment.nodes if n.op_def.writes_out and n not in self.hoisted and self.device.is_host
+                 and n not in special.skipped and n not in special.elided}
+        special.buffers = plan_buffers(segment.nodes, shapes, escaping, ownership, ready)
         for node in ready:
             shape = shapes.get((node, 0))
-            if (node, 0) in buffers.of_value or shape is None or len(node.dtypes) != 1 or node.dtypes[0].is_object:
+            if (node, 0) in special.buffers.of_value or shape is None or len(node.dtypes) != 1 or node.dtypes[0].is_object:
                 continue
             if not node.op_def.aliases and int(np.prod(shape, dtype=np.int64)) * node.dtypes[0].np.itemsize >= RECYCLED_FROM:
-                fresh[node, 0] = (shape, node.dtypes[0].np)
-        if not buffers.views and not fresh:
-            return segment.code, ArenaPool(buffers)
-        return write_segment(self.layout, segment.nodes, self.name, buffers, fresh), ArenaPool(buffers)
+                special.fresh[node, 0] = (shape, node.dtypes[0].np)
+        return write_segment(self.layout, segment.nodes, self.name, special), ArenaPool(special.buffers)
+
+    def _fold_by_shape(self, segment: Segment, special: Special, shapes: dict[Value, TensorShape], values: dict[Value, np.ndarray],
+                       escaping: set[Value]) -> None:
+        """Find the nodes that this signature's shapes make constant, and those that they make pass their input on."""
+        if not self.device.is_host:
+            return
+        escaped = {self.ownership.root(v) for v in escaping}
+        slots = self.layout.slots
+        for node in segment.nodes:
+            if node in self.hoisted or node.op_def.stateful or not node.dtypes or node.type in FORWARDING or node.type == "_Arg":
+                continue
+            outputs = [(node, i) for i in range(len(node.dtypes))]
+            if all(v in values for v in outputs) and not any(v in slots for v in outputs):
+                special.skipped.add(node)
+                special.known.update((v, values[v]) for v in outputs)
+            elif specialize.changes_nothing(node, shapes, values):
+                source = node.inputs[0]
+                is_view = 0 in node.op_def.aliases
+                if is_view or self.ownership.is_fresh(source) and self.ownership.root((node, 0)) not in escaped \
+                        and (node, 0) not in slots and not self._is_fetched((node, 0)):
+                    special.elided.add(node)
+
+    def _is_fetched(self, value: Value) -> bool:
+        root = self.ownership.root(value)
+        return any(self.ownership.root(r.inputs[0]) == root for r in self.retvals)
 
     def _escaping(self, segment: Segment) -> set[Value]:
         """Values whose memory someone may hold after the segment."""

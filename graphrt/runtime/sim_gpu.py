@@ -58,6 +58,35 @@ def _leave(made: Any) -> Any:
     return made
 
 
+def _on_device(function: Any, name: str) -> Any:
+    """A NumPy function whose arrays are the device's."""
+    def on_device(*args: Any, out: Any = None, **named: Any) -> Any:
+        plain = _strict(named, name)
+        if out is not None:
+            plain["out"] = out.view(np.ndarray)
+        made = function(*_strict(args, name), **plain)
+        return out if out is not None else _leave(made)
+
+    return on_device
+
+
+class SimUfunc:
+    """A ufunc of a simulated GPU, with its methods."""
+
+    def __init__(self, ufunc: np.ufunc) -> None:
+        self._ufunc, self.nin, self.nout = ufunc, ufunc.nin, ufunc.nout
+        name = ufunc.__name__
+        self.reduce, self.accumulate, self.reduceat, self.outer, self.at = (
+            _on_device(getattr(ufunc, m), f"{name}.{m}") for m in ("reduce", "accumulate", "reduceat", "outer", "at"))
+        self._call = _on_device(ufunc, name)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if len(args) > self.nin:
+            # A positional output.
+            return self._call(*args[:self.nin], out=args[self.nin], **named)
+        return self._call(*args, **named)
+
+
 class SimModule:
     """The array module of a simulated GPU: NumPy's functions, results in device memory, host arrays refused."""
 
@@ -65,22 +94,14 @@ class SimModule:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(np, name)
-        if not callable(function) or isinstance(function, type):
-            setattr(self, name, function)
-            return function
-
-        def on_device(*args: Any, out: Any = None, **named: Any) -> Any:
-            if isinstance(function, np.ufunc) and len(args) > function.nin:
-                # A ufunc's positional output.
-                args, out = args[:function.nin], args[function.nin]
-            plain, named = _strict(args, name), _strict(named, name)
-            if out is not None:
-                named["out"] = _strict(out, name)
-            made = function(*plain, **named)
-            return out if out is not None else _leave(made)
-
-        setattr(self, name, on_device)
-        return on_device
+        if isinstance(function, np.ufunc):
+            made: Any = SimUfunc(function)
+        elif callable(function) and not isinstance(function, type):
+            made = _on_device(function, name)
+        else:
+            made = function
+        setattr(self, name, made)
+        return made
 
     def asarray(self, value: Any, dtype: Any = None, **named: Any) -> Any:
         return np.asarray(value, dtype, **named).view(SimArray)

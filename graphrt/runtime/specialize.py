@@ -78,8 +78,10 @@ class NodeShapes:
         return UNKNOWN
 
 
-def infer(nodes: list[Node], given: dict[Value, TensorShape], hoisted: dict[Node, Any]) -> dict[Value, TensorShape]:
-    """The shape of every value of ordered `nodes`, from the shapes of those that `given` holds."""
+def infer(nodes: list[Node], given: dict[Value, TensorShape],
+          hoisted: dict[Node, Any]) -> tuple[dict[Value, TensorShape], dict[Value, np.ndarray]]:
+    """The shape of every value of ordered `nodes`, from the shapes of those that `given` holds; and the values that shapes
+    alone decide (sizes, axes to sum over), which the code then holds as constants."""
     shapes = dict(given)
     values: dict[Value, np.ndarray] = {}
     context = NodeShapes(shapes, values)
@@ -119,7 +121,28 @@ def infer(nodes: list[Node], given: dict[Value, TensorShape], hoisted: dict[Node
             _shape_values(node, shapes, values)
         elif node.type in _FOLLOWED and all(e in values for e in node.inputs):
             _follow(node, values)
-    return shapes
+    return shapes, values
+
+
+_REDUCTIONS = frozenset(("Sum", "Mean", "Max", "Min", "Prod"))
+_SAME_SHAPE = frozenset(("Reshape", "Squeeze", "ExpandDims", "BroadcastTo", "Tile", "EnsureShape"))
+
+
+def changes_nothing(node: Node, shapes: dict[Value, TensorShape], values: dict[Value, np.ndarray]) -> bool:
+    """True where, with these shapes, the node's output is its first input: a reduction over no axis, a reshape to the same
+    shape."""
+    if len(node.dtypes) != 1 or node.dtypes[0].is_ref or not node.inputs:
+        return False
+    source, index = node.inputs[0]
+    before, after = shapes.get((source, index), UNKNOWN), shapes.get((node, 0), UNKNOWN)
+    if not before.is_fully_defined() or before.sizes != after.sizes or source.dtypes[index] is not node.dtypes[0]:
+        return False
+    if node.type in _SAME_SHAPE:
+        return True
+    if node.type in _REDUCTIONS:
+        axes = values.get(node.inputs[1])
+        return axes is not None and axes.size == 0
+    return False
 
 
 def _is_shape_stable(node: Node) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from graphrt.core import raw
+from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import DType, as_dtype, string
 from graphrt.core.graph import get_default_graph
 from graphrt.core.operation import Operation
@@ -109,7 +110,7 @@ class PartitionedVariable:
                 raise ValueError(f"'{self._name}' has {len(self._parts)} parts, and {len(values)} values are given for them")
         else:
             sizes = [part.shape.as_list()[axis] for part in self._parts]
-            values = raw.SplitV(value, sizes, axis, num_split=len(sizes), name="split")
+            values = raw.SplitV(value, convert_to_tensor(sizes), axis, num_split=len(sizes), name="split")
         return [getattr(part, update)(v, use_locking=use_locking, name=name, read_value=read_value)
                 for part, v in zip(self._parts, values)]
 

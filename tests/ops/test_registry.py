@@ -10,9 +10,10 @@ import pytest
 
 import graphrt
 from graphrt.core import raw
-from graphrt.core.dtypes import as_dtype, of_array
+from graphrt.core.dtypes import DType, as_dtype, of_array
 from graphrt.core.registry import OPS
 from graphrt.core.samples import Program, Sample
+from graphrt.core.shapes import TensorShape
 from graphrt.core.signature import REQUIRED
 
 # Nodes that only the compiler makes: TensorFlow has no Python builder for them.
@@ -103,8 +104,19 @@ def _build(module: Any, name: str, sample: Sample, arrays: list[Any], feedable: 
         made = OPS[name](*inputs, **sample.attrs)
     else:
         from tensorflow.python.framework import op_def_library
-        made = op_def_library.apply_op(name, **{a.name: v for a, v in zip(OPS[name].inputs, inputs)}, **sample.attrs)
+        defaults = {a.name: _theirs(a.default) for a in OPS[name].attrs.values()
+                    if a.default is not REQUIRED and a.name not in OPS[name].inferred_attrs()}
+        made = op_def_library.apply_op(name, **{a.name: v for a, v in zip(OPS[name].inputs, inputs)},
+                                       **{**defaults, **sample.attrs})
     return _flatten(made), flat, feeds
+
+
+def _theirs(value: Any) -> Any:
+    """An attr's default as TensorFlow's builders take it."""
+    if isinstance(value, DType):
+        return value.number
+    return value.as_list() if isinstance(value, TensorShape) and value.sizes is not None else (
+        None if isinstance(value, TensorShape) else value)
 
 
 def _flatten(made: Any) -> list[Any]:
