@@ -20,6 +20,7 @@ from graphrt.array_api import *  # noqa: F403
 from graphrt.math_api import *  # noqa: F403
 from graphrt.random_api import *  # noqa: F403
 from graphrt.variables_api import *  # noqa: F403
+from graphrt.control_flow.api import *  # noqa: F403
 from graphrt.client.session import InteractiveSession, Session, get_default_session
 from graphrt.core import errors
 from graphrt.core.convert import convert_to_tensor, is_tensor, register_tensor_conversion_function

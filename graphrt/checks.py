@@ -21,13 +21,12 @@ from graphrt.core.dtypes import NUMBERS, DType, as_dtype, float32, int32, string
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.graph import name_scope
 from graphrt.core.operation import Operation
-from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import SparseTensor, Tensor
 
 __all__ = ["Assert", "assert_equal", "assert_greater", "assert_greater_equal", "assert_integer", "assert_less", "assert_less_equal",
            "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
            "assert_proper_iterable", "assert_rank", "assert_rank_at_least", "assert_rank_in", "assert_same_float_dtype",
-           "assert_scalar", "assert_type", "ensure_shape", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing"]
+           "assert_scalar", "assert_type", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing"]
 
 
 def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
@@ -313,11 +312,6 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> DType:
     if not expected.is_floating:
         raise ValueError(f"Expected floating point type, got {expected}.")
     return expected
-
-
-def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    """`x`, with the static shape `shape`; a step in which it has another ends in InvalidArgumentError."""
-    return raw.EnsureShape(x, shape=TensorShape(shape), name=name)
 
 
 def is_numeric_tensor(tensor: Any) -> bool:

@@ -90,7 +90,7 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
         if approximate:
             cubic = math_api.cast(0.044715, features.dtype) * math_api.pow(features, 3)
             return 0.5 * features * (1.0 + tanh(0.7978845608028654 * (features + cubic)))
-        return 0.5 * features * math_api.erfc(-features * math_api.cast(0.7071067811865476, features.dtype))
+        return 0.5 * features * raw.Erfc(-features * math_api.cast(0.7071067811865476, features.dtype))
 
 
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
@@ -115,7 +115,7 @@ def _on_last_axis(logits: Any, op: Any, axis: Any, name: str | None) -> Tensor:
         axis = array_api.where(math_api.less(axis, 0), axis + rank, axis)
     elif axis < 0:
         axis += rank
-    place = axis % shape.rank
+    place, rank = axis % shape.rank, array_api.rank(logits)
     # Its own inverse: the axis and the last one change places.
     moved = _swapped(logits, place, math_api.subtract(rank, 1))
     made = _swapped(op(moved), place, math_api.subtract(rank, 1), name)

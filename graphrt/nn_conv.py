@@ -41,9 +41,8 @@ def conv2d(input: Any, filter: Any = None, strides: Any = None, padding: Any = N
     """The convolution (in fact cross-correlation) of images with filters.
 
     Args:
-      input: float tensor [batch, height, width, channels],
-      or [batch, channels, height, width] for "NCHW"; further
-        dimensions before them count as batch.
+      input: float tensor [batch, height, width, channels], or [batch, channels, height, width] for "NCHW";
+        further dimensions before them count as batch.
       filter: [height, width, channels / groups, outputs], of the same dtype; `filters` is its newer name.
       strides, dilations: a number, or a list of 1, 2 or 4.
       padding: "SAME", "VALID", or a list of 4 pairs (before, after).
@@ -237,9 +236,8 @@ def convolution(input: Any, filter: Any, padding: Any, strides: Any = None, dila
     """Convolution over one to three spatial dimensions: as many as `filter` has, but for two.
 
     Args:
-      strides, dilation_rate: a number,
-      or one for each spatial dimension; not both above 1. `dilations` is the newer
-        name of dilation_rate.
+      strides, dilation_rate: a number, or one for each spatial dimension; not both above 1. `dilations` is
+        the newer name of dilation_rate.
     Raises:
       ValueError: neither rank is known; strides and rates that do not fit.
     """

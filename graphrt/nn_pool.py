@@ -28,8 +28,8 @@ def max_pool(value: Any, ksize: Any, strides: Any, padding: Any, data_format: st
     """The maximum of each window.
 
     Args:
-      value: [batch, height, width, channels], or [batch, channels, height,
-                                                   width] for "NCHW"; `input` is its newer name.
+      value: [batch, height, width, channels], or [batch, channels, height, width] for "NCHW"; `input` is its
+        newer name.
       ksize, strides: a number, or a list of 1, 2 or 4.
       padding: "SAME", "VALID", or a list of 4 pairs (before, after).
     """

@@ -1,9 +1,8 @@
-"""What tf.nn's convolutions and pools share: arguments for windows, batch dimensions, and dilation by space to batch.
+"""What tf.nn's convolutions and pools share: window arguments, batch dimensions, dilation by space to batch.
 
-TensorFlow's CPU kernels of gradients, pools and depthwise convolutions know no dilation, and its graphs are built
-accordingly: `with_space_to_batch` gives the pixels that a dilated window sees to a batch entry of their own,
-and
-the plain op runs on those.
+TensorFlow's CPU kernels of gradients, pools and depthwise convolutions know no dilation, and its graphs are
+built accordingly: `with_space_to_batch` gives the pixels that a dilated window sees a batch entry of their
+own, and the plain op runs on those.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def one_each(value: Any, spatial_rank: int, channels_first: bool, what: str) -> 
 
 
 def split_padding(padding: Any, dimensions: int = 4) -> tuple[Any, list[int]]:
-    """('SAME' or 'VALID', []), or ('EXPLICIT', flat paddings) where `padding` lists a (before, after) for each dimension.
+    """('SAME' or 'VALID', []), or ('EXPLICIT', flat paddings) where `padding` lists pairs (before, after).
 
     Raises:
       ValueError: a list of another form; or the word EXPLICIT, which says nothing without a list.
@@ -63,7 +62,7 @@ def split_padding(padding: Any, dimensions: int = 4) -> tuple[Any, list[int]]:
 
 
 def over_batch_dimensions(x: Any, op: Callable[[Tensor], Tensor], inner_rank: int) -> Tensor:
-    """op(x), where all but the last `inner_rank` dimensions of x are one to op, and are there again in its result."""
+    """op(x), where all but the last `inner_rank` dimensions are one to op, and are back in its result."""
     x = convert_to_tensor(x, name="input")
     rank = x.shape.rank
     if rank is None or rank <= inner_rank + 1:
@@ -91,12 +90,10 @@ def with_space_to_batch(input: Any, dilation_rate: Any, padding: Any,
     """What `op` gives on `input` when its window sees every dilation_rate-th element only.
 
     Args:
-      dilation_rate: one number for each spatial dimension,
-      known while the graph is built; all 1: op runs as it is.
+      dilation_rate: a number for each spatial dimension, known beforehand; all 1: op runs as it is.
       padding: 'SAME', 'VALID', or explicit paddings.
-      op: called with (input, number of spatial dimensions,
-                       padding); the padding is 'VALID' where it was applied
-        already.
+      op: called with (input, number of spatial dimensions, padding); the padding is 'VALID' where it was
+        applied already.
       filter_shape: the window's sizes, an array or tensor; needed for 'SAME'.
       spatial_dims: the dimensions of `input` that are spatial; by default those of `data_format`.
     Raises:

@@ -14,6 +14,8 @@ import numpy as np
 import graphrt
 
 Build = Callable[[Any], Any]
+# Attrs that TensorFlow 2 adds to nodes of a v1 graph and no one reads there.
+_IGNORED = ("_output_shapes", "_has_manual_control_dependencies")
 
 
 @contextlib.contextmanager
@@ -53,7 +55,7 @@ def assert_same_nodes(tf: Any, build: Build) -> None:
 def _nodes(tf: Any, graph: Any) -> dict[str, Any]:
     message = tf.compat.v1.GraphDef.FromString(graph.as_graph_def().SerializeToString())
     return {n.name: {"op": n.op, "inputs": [i for i in n.input if i[0] != "^"], "waits for": sorted(i for i in n.input if i[0] == "^"),
-                     **{k: _attr(tf, v) for k, v in n.attr.items() if k != "_output_shapes"}} for n in message.node}
+                     **{k: _attr(tf, v) for k, v in n.attr.items() if k not in _IGNORED}} for n in message.node}
 
 
 def _attr(tf: Any, attr: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrt.compiler.prune import to_graph_def
+from graphrt.compiler.graph_def import to_graph_def
 from graphrt.core.dtypes import of_array
 
 

@@ -23,8 +23,8 @@ class Body:
     Attributes:
       nodes: its nodes, each after its inputs; some may be functional themselves.
       outputs: its results.
-      effects: the stateful nodes that nothing of the body takes.
-      done: what has run when the call is done: effects and control outputs.
+      effects: the stateful nodes: they run whether or not something takes their results.
+      done: what has run when the call is done, beside the results: effects that nothing takes, and control outputs.
       made: `nodes` as a set.
     """
 
@@ -88,7 +88,8 @@ def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tup
     sinks = [of[op] for op in effects if of[op] not in taken]
     done = [*sinks, *(stand_ins[op] if op in stand_ins else of[op] for op in definition.control_outputs)]
     outputs = [fed.get(id(t)) or (of[t.op], t.value_index) for t in results]
-    return Body(nodes, outputs, sinks, list(dict.fromkeys(done)), set(nodes))
+    # An effect that only an unused result takes happens all the same.
+    return Body(nodes, outputs, [of[op] for op in effects], list(dict.fromkeys(done)), set(nodes))
 
 
 def _is_held(node: Node) -> bool:

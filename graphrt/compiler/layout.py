@@ -87,7 +87,8 @@ def lay_out(model: Model, widths: list[float]) -> Placed:
 
 
 def _columns(model: Model) -> list[int]:
-    """The column of each box: one after the last of its sources. Sources without inputs move next to what takes them."""
+    """The column of each box: one after the last of its sources. What no feed leads to (variables, their reads) moves next to
+    what takes it."""
     count = len(model.boxes)
     sources: list[list[int]] = [[] for _ in range(count)]
     targets: list[list[int]] = [[] for _ in range(count)]
@@ -96,11 +97,13 @@ def _columns(model: Model) -> list[int]:
             sources[link.target].append(link.source)
             targets[link.source].append(link.target)
     columns = [0] * count
+    floats = [False] * count
     for i in range(count):
         columns[i] = max((columns[s] + 1 for s in sources[i]), default=0)
+        floats[i] = model.boxes[i].kind != "feed" and all(floats[s] for s in sources[i])
     for i in reversed(range(count)):
-        if not sources[i] and targets[i] and model.boxes[i].kind != "feed":
-            columns[i] = max(0, min(columns[t] for t in targets[i]) - 1)
+        if floats[i] and targets[i]:
+            columns[i] = min(columns[t] for t in targets[i]) - 1
     return columns
 
 

@@ -78,7 +78,7 @@ class _Lowering:
             else:
                 self.ready.append(node)
         targets = [self.done.get(t, t) for t in self.step.targets]
-        targets += [e for e in self.effects if e not in self.done]
+        targets += [self.done.get(e, e) for e in self.effects]
         return StepGraph(self.ready, self.step.args, self.step.retvals, list(dict.fromkeys(targets)), self.library)
 
     def summary(self) -> str:

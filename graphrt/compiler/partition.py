@@ -105,9 +105,11 @@ class _Cutting:
         key = (source, index, self.place_of[to], on_host)
         found = self.received.get(key)
         if found is None:
-            from_host = self._is_accelerator(source.device) and _includes(source.op_def.host_outputs, index)
+            from_host = self._is_accelerator(source.device) and _includes(source.op_def.host_outputs, index, len(source.dtypes))
+            # A Switch is alive where one of its outputs is dead.
+            may_be_dead = source in self.guards or source.type in SWITCHES
             found = self.received[key] = self._pair(source, (self.copy[source], index), source.shapes[index], to, from_host,
-                                                    on_host)
+                                                    on_host, may_be_dead)
             self.tensors += 1
         return found
 
@@ -126,7 +128,7 @@ class _Cutting:
             signal = Node(self._name(source), OPS["Const"], {"value": _EMPTY, "dtype": float32}, [], [self.copy[source]],
                           [float32], [_EMPTY_SHAPE], source.device, None, source.location)
             self.nodes[self.place_of[source.device]].append(signal)
-            received = self._pair(source, (signal, 0), _EMPTY_SHAPE, node.device, False, False)
+            received = self._pair(source, (signal, 0), _EMPTY_SHAPE, node.device, False, False, source in self.guards)
             self.controls += 1
         if source in self.guards:
             # Dead where the source is: a node is by its inputs, a `_Recv` itself has run.
@@ -138,7 +140,8 @@ class _Cutting:
         self.waited[source, place] = received
         return received
 
-    def _pair(self, source: Node, edge: tuple[Node, int], shape: TensorShape, to: str, from_host: bool, to_host: bool) -> Node:
+    def _pair(self, source: Node, edge: tuple[Node, int], shape: TensorShape, to: str, from_host: bool, to_host: bool,
+              may_be_dead: bool) -> Node:
         """Send `edge` from the device of `source` to device `to`; gives the node that receives it."""
         dtype = edge[0].dtypes[edge[1]].base_dtype
         sender = self.devices.by_name.get(source.device)
@@ -151,7 +154,7 @@ class _Cutting:
         send = Node(self._name(source), OPS["_HostSend" if from_host else "_Send"], {"T": dtype, **attrs}, [edge], [], [], [],
                     source.device, None, source.location)
         received: dict[str, Any] = {"tensor_type": dtype, **attrs}
-        if source not in self.guards:
+        if not may_be_dead:
             received["_never_dead"] = True
         recv = Node(self._name(source), OPS["_HostRecv" if to_host else "_Recv"], received, [], [], [dtype], [shape], to, None,
                     source.location)
@@ -170,7 +173,7 @@ class _Cutting:
             for node in self.step.nodes:
                 place = self.place_of[node.device]
                 for position, (source, index) in enumerate(node.inputs):
-                    # A Switch is alive where its output is dead.
+                    # A Switch's output may be dead where the Switch has run; a reference's reader decides when it is read.
                     if (source, place) in crossing and source.type not in SWITCHES and not source.dtypes[index].is_ref:
                         found.setdefault((source, place), (index, node.device, self._wants_host(node, position)))
         return found
@@ -189,7 +192,7 @@ class _Cutting:
                                   "  hint     put the loop's ops on one device")
 
     def _wants_host(self, node: Node, position: int) -> bool:
-        return self._is_accelerator(node.device) and _includes(node.op_def.host_inputs, position)
+        return self._is_accelerator(node.device) and _includes(node.op_def.host_inputs, position, len(node.inputs))
 
     def _is_accelerator(self, name: str) -> bool:
         device = self.devices.by_name.get(name)
@@ -199,8 +202,8 @@ class _Cutting:
         return f"{source.name}{self.options.name_suffix}{next(self.options.names)}"
 
 
-def _includes(positions: Any, i: int) -> bool:
-    return positions == ALL or i in positions
+def _includes(positions: Any, i: int, count: int) -> bool:
+    return positions == ALL or i in positions or i - count in positions
 
 
 def _signed(number: int) -> int:

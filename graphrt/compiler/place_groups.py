@@ -11,7 +11,7 @@ from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.step_graph import Node, StepGraph
 from graphrt.core import device_names
 from graphrt.core.device_names import DeviceName
-from graphrt.core.dtypes import resource
+from graphrt.core.dtypes import DType, resource
 from graphrt.core.errors import InvalidArgumentError, source_line
 from graphrt.core.operation import Operation
 
@@ -237,22 +237,28 @@ def _device_of(member: Member) -> str:
 def _sharers(op: Operation) -> Iterator[Operation]:
     """The operations that share a ref or a resource with `op` by an edge of the graph. A call takes many resources, and they
     need not be together: its body's nodes decide once it is in a step."""
-    if op.type in FUNCTIONAL or op.type in op.graph.functions:
+    if _is_call(op):
         return
     for tensor in op.outputs:
         if tensor.dtype is resource:
-            yield from tensor._consumers
+            yield from (c for c in tensor._consumers if not _is_call(c))
         elif tensor.dtype.is_ref:
             for consumer in tensor._consumers:
-                if consumer.op_def.has_ref_input and any(
-                        t is tensor and d.is_ref for t, d in
-                        zip(consumer.inputs, consumer.op_def.types(consumer.op_def.inputs, consumer.attrs))):
+                if consumer.op_def.has_ref_input and any(t is tensor and d.is_ref
+                                                         for t, d in zip(consumer.inputs, _input_types(consumer))):
                     yield consumer
-    takes_ref = op.op_def.has_ref_input
-    types = op.op_def.types(op.op_def.inputs, op.attrs) if takes_ref else ()
+    types = _input_types(op) if op.op_def.has_ref_input else ()
     for i, tensor in enumerate(op.inputs):
-        if tensor.dtype is resource or takes_ref and types[i].is_ref:
+        if tensor.dtype is resource and not _is_call(tensor.op) or types and types[i].is_ref:
             yield tensor.op
+
+
+def _is_call(op: Operation) -> bool:
+    return op.type in FUNCTIONAL or op.type in op.graph.functions
+
+
+def _input_types(op: Operation) -> list[DType]:
+    return op.op_def.types(op.op_def.inputs, op.attrs)
 
 
 def _described(member: Member) -> str:
@@ -291,7 +297,8 @@ def placement_error(group: Group, node: Node, devices: DeviceSet, options: Compi
     would_do = devices.listed(group.supported)
     lines.append(f"  devices  {', '.join(would_do)} would do" if would_do else
                  f"  devices  none of {', '.join(devices.names)} has a kernel for all of them")
-    if would_do and not options.soft_placement and asked:
+    task = group.wish._replace(type=None, index=None)
+    if not options.soft_placement and asked and devices.matching(task) & group.supported and not group.pinned:
         lines.append("  hint     allow_soft_placement=True in ConfigProto takes one of them")
     return InvalidArgumentError(node, node.origin, "\n".join(lines))
 

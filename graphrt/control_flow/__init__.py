@@ -2,6 +2,7 @@
 gradients through the former; `case.py` builds on them.
 """
 
+from graphrt.control_flow import functional as _functional
 from graphrt.control_flow import gradient_state as _gradient_state
 from graphrt.control_flow.cond import cond
 

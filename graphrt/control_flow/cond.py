@@ -52,7 +52,8 @@ def cond(pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable
             raise TypeError("'pred' must not be a Python bool.")
         graph = get_default_graph()
         at_false, at_true = switch(pred, pred)
-        pivots = (raw.Identity(at_false, name="switch_f"), raw.Identity(at_true, name="switch_t"))
+        pivot_true = raw.Identity(at_true, name="switch_t")
+        pivots = (raw.Identity(at_false, name="switch_f"), pivot_true)
         pred = raw.Identity(pred, name="pred_id")
         # What is dead in half of the steps is not for fetching.
         for op in (at_true.op, pivots[0].op, pivots[1].op, pred.op):

@@ -258,7 +258,7 @@ def onednn_did(
 
 
 def in_host_memory(xp: Any) -> bool:
-    """Whether arrays of `xp` lie in host memory: NumPy's do, and those of a simulated GPU, which gives NumPy's bits."""
+    """Whether arrays of `xp` lie in host memory: NumPy's, and a simulated GPU's, which gives NumPy's bits."""
     return xp is np or getattr(xp, "is_simulated", False)
 
 

@@ -189,7 +189,7 @@ def _infer(value: Any) -> np.ndarray:
     if holds_numpy:
         return array
     if array.dtype == np.float64:
-        return array.astype(np.float32)
+        return array.astype(np.int32 if was_shape else np.float32)  # a shape of rank 0 is an empty list
     if array.dtype.kind in "iu":
         if was_shape and array.size and array.max() > 2**31 - 1:
             return array.astype(np.int64)

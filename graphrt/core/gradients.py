@@ -352,6 +352,8 @@ def gradient_function(op: Operation) -> Callable[..., Any] | None:
         return _registered[op.type]
     if op.op_def.gradient is not None:
         return op.op_def.gradient
+    if op.type in op.graph.functions and "PartitionedCall" in _registered:
+        return _registered["PartitionedCall"]  # a call by name
     if getattr(op.op_def.impl, "not_differentiable", False):
         return None
     raise LookupError(f"No gradient defined for operation '{op.name}' (op type: {op.type}), built at {source_line(op.location)}. "

@@ -18,14 +18,13 @@ builds its programs anew and runs them on the calling thread alone.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,6 +188,12 @@ class Library:
         self.execute = slow.dnnl_primitive_execute  # releases the GIL
         self.execute.argtypes = [c_void_p, c_void_p, c_int, c_void_p]
         self.execute.errcheck = _raise_on_failure
+        self.sgemm = slow.dnnl_sgemm
+        self.sgemm.argtypes = [
+            *[c_char, c_char, c_int64, c_int64, c_int64, c_float, c_void_p, c_int64],
+            *[c_void_p, c_int64, c_float, c_void_p, c_int64],
+        ]
+        self.sgemm.errcheck = _raise_on_failure
         self.forked = False
         # OpenMP's functions are found in what libdnnl links to; a sequential build has none.
         self._set_threads = getattr(quick, "omp_set_num_threads", None)
@@ -275,9 +280,11 @@ def _short_spin() -> Iterator[None]:
 
 
 def _wheel_file() -> str | None:
+    from importlib import metadata  # slow to import, and needed once
+
     try:
-        files = importlib.metadata.files(WHEEL) or ()
-    except importlib.metadata.PackageNotFoundError:
+        files = metadata.files(WHEEL) or ()
+    except metadata.PackageNotFoundError:
         return None
     for file in files:
         if file.name == "libdnnl.so.3":

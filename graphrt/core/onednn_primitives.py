@@ -267,6 +267,42 @@ def response_normalisation(
     return _run(key, build, (x, out), x.size * size)
 
 
+def matrix_product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
+    """out = a @ b for float32 matrices, each contiguous or the transpose of such a one; out is contiguous.
+
+    Beside other busy threads OpenBLAS, whose threads spin, took 27 ms for 100x784 @ 784x512, this 1.7 ms.
+    """
+    found = library()
+    layouts = _row_major(a), _row_major(b)
+    if found is None or None in layouts or not out.flags.c_contiguous or not (a.size and b.size):
+        return False
+    if not all(matrix.dtype == np.float32 for matrix in (a, b, out)):
+        return False
+    (transpose_a, lda), (transpose_b, ldb) = layouts
+    (m, k), n = a.shape, b.shape[1]
+    if b.shape[0] != k or out.shape != (m, n):
+        raise ValueError(f"cannot put the product of {a.shape} and {b.shape} into {out.shape}")
+    with compute_lock, found.one_thread(m * n * k < 16 * SERIAL_BELOW):
+        found.sgemm(
+            *(transpose_a, transpose_b, m, n, k, 1.0, _address(a), lda),
+            *(_address(b), ldb, 0.0, _address(out), n),
+        )
+    return True
+
+
+def _row_major(matrix: np.ndarray) -> tuple[bytes, int] | None:
+    """(whether it is a transpose: N or T, elements from row to row in memory), or None for other layouts."""
+    if matrix.flags.c_contiguous:
+        return b"N", matrix.shape[1]
+    if matrix.flags.f_contiguous:
+        return b"T", matrix.shape[0]
+    return None
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
 def implementations() -> dict[Hashable, list[str]]:
     """The names of oneDNN's implementations that each kept program uses; an empty list where it has none."""
     with compute_lock:
@@ -299,7 +335,7 @@ def _run(
                 _programs.popitem(last=False)
         if program is None:
             return False
-        program(*(array.__array_interface__["data"][0] for array in arrays))
+        program(*map(_address, arrays))
         return True
 
 

@@ -37,7 +37,7 @@ resource are the `VariableState` or other resource object itself.
   blocking        user code, files, locks: runs on a thread of its own
   aliases         flat inputs of which the output may be a view, as (0,)
   overwrites      flat inputs whose buffer `out` may be (same shape and dtype, last use)
-  host_inputs, host_outputs   indices of arguments that stay in host memory on a GPU, or ALL
+  host_inputs, host_outputs   flat positions that stay in host memory on a GPU (negative ones from the end), or ALL
   cpu_only        no GPU kernel
   keeps_inputs    may hold its inputs' arrays after it returns (by default: stateful, asynchronous and blocking ops)
   unfoldable      never constant-folded though stateless

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from graphrt.core import nest, raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.function_def import FunctionDefinition
-from graphrt.core.graph import Graph, default_graphs, get_default_graph
+from graphrt.core.graph import Graph, get_default_graph
 from graphrt.core.operation import Operation
 from graphrt.core.registry import OpDef
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
@@ -74,7 +75,8 @@ class FuncGraph(Graph):
 
     def placeholder_for(self, tensor: Tensor) -> Tensor:
         """A placeholder like `tensor` that belongs to no scope of this graph."""
-        with self.as_default(), self.name_scope(None), self.control_dependencies(None), self.device(None):
+        with self.as_default(), self.name_scope(None), self.control_dependencies(None), \
+                self.colocate_with(None, ignore_existing=True):
             made = raw.Placeholder(dtype=tensor.dtype.base_dtype, shape=tensor.shape, name=_flat_name(tensor))
         made.handle = tensor.handle
         return made
@@ -101,26 +103,19 @@ class FuncGraph(Graph):
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
-        outer = self._outer_scopes()
-        if outer is None:
-            with super().as_default():
-                yield self
-            return
-        # Device functions and colocations reach into bodies; device names do not: the call's fill what the body leaves open.
-        scopes, around = self._scopes, outer._scopes
+        around = get_default_graph()
+        scopes = self._scopes
         old = scopes.devices, scopes.colocation, scopes.container
-        scopes.devices = list(around.devices) if any(callable(d) for d in around.devices) else []
-        scopes.colocation, scopes.container = list(around.colocation), around.container
+        if around is not self:
+            # Device functions and colocations reach into bodies; device names do not: the call's fill what a body leaves open.
+            outer = around._scopes
+            scopes.devices = list(outer.devices) if any(callable(d) for d in outer.devices) else []
+            scopes.colocation, scopes.container = list(outer.colocation), outer.container
         try:
             with super().as_default():
                 yield self
         finally:
             scopes.devices, scopes.colocation, scopes.container = old
-
-    def _outer_scopes(self) -> Graph | None:
-        """The graph whose scopes count here; None where this body is the default already."""
-        default = get_default_graph()
-        return None if default is self or self in default_graphs.stack else default
 
     @contextmanager
     def control_dependencies(self, control_inputs: Iterable[Any] | None) -> Iterator[None]:
@@ -171,19 +166,24 @@ class FuncGraph(Graph):
 
     def define(self) -> FunctionDefinition:
         """Add the function to the program's library, under a name that no other has."""
-        self.name = unique_function_name(self.functions, self.name)
-        definition = FunctionDefinition(self.name, self, self.inputs, self.outputs)
-        self.functions[self.name] = definition
+        definition = define(self.functions, self.name, self, self.inputs, self.outputs)
+        self.name = definition.name
         return definition
 
 
-def unique_function_name(library: dict[str, Any], name: str) -> str:
-    """`name` with a number that makes it unique among the functions of `library`."""
+_defining = threading.Lock()
+
+
+def define(library: dict[str, Any], name: str, graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tensor],
+           **options: Any) -> FunctionDefinition:
+    """Add a function to `library` as 'name_n', with a number that makes it unique. `options` are FunctionDefinition's."""
     flat = name.replace("/", "_")
-    n = len(library)
-    while f"{flat}_{n}" in library:
-        n += 1
-    return f"{flat}_{n}"
+    with _defining:
+        n = len(library)
+        while f"{flat}_{n}" in library:
+            n += 1
+        made = library[f"{flat}_{n}"] = FunctionDefinition(f"{flat}_{n}", graph, inputs, outputs, **options)
+    return made
 
 
 def _flat_name(tensor: Tensor) -> str:

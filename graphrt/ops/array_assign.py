@@ -50,7 +50,8 @@ class _AssignSlice:
 
 
 @op(
-    "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T) -> output_ref: Ref(T)",
+    "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T) -> "
+    "output_ref: Ref(T)",
     Index=_INDEX,
     **MASKS,
 )

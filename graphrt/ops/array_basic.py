@@ -10,7 +10,7 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.dtypes import COMPLEX, FLOATS, INTEGERS, bool_
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.registry import KernelContext, ShapeContext, op
+from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import bools, empty, ints, normal, program, sample, text
 from graphrt.core.shapes import SCALAR, UNKNOWN, TensorShape, unknown
 from graphrt.core.tensor import Tensor
@@ -85,6 +85,22 @@ class Snapshot:
         return k.xp.array(input, copy=True)
 
     samples = [sample(normal(2, 3)), sample(empty(0))]
+
+
+@op("GuaranteeConst(input: T) -> output: T")
+class GuaranteeConst:
+    """`input`, which the program says never changes between steps."""
+
+    stateful = True
+    aliases = (0,)
+
+    def shape(self, s: ShapeContext, input: TensorShape) -> TensorShape:
+        return input
+
+    def compute(self, k: KernelContext, input: Any) -> Any:
+        return input
+
+    samples = [sample(normal(2, 3), gradient=False, why="it has no gradient"), sample(ints(2))]
 
 
 @op("StopGradient(input: T) -> output: T")
@@ -218,7 +234,7 @@ class Shape:
 class ShapeN:
     """The shape of each of `input`."""
 
-    host_outputs = (0,)
+    host_outputs = ALL
 
     def shape(self, s: ShapeContext, input: list[TensorShape]) -> list[TensorShape]:
         return [TensorShape.of((i.rank,)) for i in input]

@@ -138,7 +138,8 @@ def _batch_shape(
     elif n is not None:
         if n % product:
             raise ValueError(
-                f"the batch of {input}, {n}, is not a multiple of {product}, the product of block_shape {block}"
+                f"the batch of {input}, {n}, is not a multiple of {product}, the product of "
+                f"block_shape {block}"
             )
         n //= product
     if pads is None:
@@ -152,7 +153,8 @@ def _batch_shape(
         elif to_batch:
             if (d + before + after) % b:
                 raise ValueError(
-                    f"dimension {1 + i} of {input}, padded to {d + before + after}, is not a multiple of block_shape "
+                    f"dimension {1 + i} of {input}, padded to {d + before + after}, is not a multiple "
+                    "of block_shape "
                     f"{b}"
                 )
             space.append((d + before + after) // b)

@@ -103,7 +103,8 @@ def _first_axis_gradient(params: Tensor, indices: Tensor, dy: Any) -> IndexedSli
     Taxis=_INDEX,
 )
 class GatherV2:
-    """Slices of `params` along `axis`, at `indices`; the first `batch_dims` dimensions of both belong together."""
+    """Slices of `params` along `axis`, at `indices`; the first `batch_dims` dimensions of both belong
+    together."""
 
     host_inputs = (2,)
 
@@ -126,7 +127,8 @@ class GatherV2:
             b = batch_dims + indices.ndim if batch_dims < 0 else batch_dims
             if params.shape[:b] != indices.shape[:b]:
                 raise ValueError(
-                    f"the first {b} sizes of params {list(params.shape)} and indices {list(indices.shape)} must be "
+                    f"the first {b} sizes of params {list(params.shape)} and indices "
+                    f"{list(indices.shape)} must be "
                     "equal: they are batch dimensions"
                 )
             check_indices(xp, indices, params.shape[at])
@@ -170,7 +172,8 @@ class GatherV2:
 
 
 def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, dy: Tensor) -> Tensor:
-    """The dense gradient of a gather along `axis`: dy with that axis first behind the batch, added up there."""
+    """The dense gradient of a gather along `axis`: dy with that axis first behind the batch, added up
+    there."""
     if batch_dims < 0:
         if indices.shape.rank is None:
             raise ValueError(

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import raw
+from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor, is_tensor, peek_dtype
 from graphrt.core.dtypes import bool_, int16, int32, int64
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension
 from graphrt.core.tensor import Tensor
+from graphrt.ops.array_nodes import shape_of
 
 newaxis = None
 
@@ -55,7 +57,8 @@ def _check_index(index: Any) -> None:
     else:
         what = repr(index)
     raise TypeError(
-        f"Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors "
+        "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar "
+        "tf.int32/tf.int64 tensors "
         f"are valid indices, got {what}"
     )
 
@@ -104,8 +107,45 @@ def packed_vectors(spec: SliceSpec) -> list[Tensor]:
     return vectors
 
 
+def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
+    """The elements (or slices) of `tensor` where `mask` is True, along one dimension.
+
+    Args:
+      tensor: of any dtype; its dimensions from `axis` on begin with the shape of `mask`.
+      mask: bool tensor of known rank, 1 or more.
+      axis: where in `tensor` the mask's dimensions are; 0 where None.
+    Raises:
+      ValueError: a scalar mask, one of unknown rank, or shapes that do not fit.
+    """
+    with name_scope(name, values=[tensor, mask]):
+        tensor = convert_to_tensor(tensor, name="tensor")
+        mask = convert_to_tensor(mask, name="mask")
+        rank = mask.shape.rank
+        if rank == 0:
+            raise ValueError("mask cannot be scalar.")
+        if rank is None:
+            raise ValueError(
+                "Number of mask dimensions must be specified, even if some dimensions are None. "
+                "E.g. shape=[None] is ok, but shape=None is not."
+            )
+        axis = 0 if axis is None else axis
+        known = constant_value(axis) if isinstance(axis, Tensor) else axis
+        if known is not None:
+            axis = int(known)
+            tensor.shape[axis : axis + rank].assert_is_compatible_with(mask.shape)
+        count = raw.Prod(shape_of(tensor)[axis : axis + rank], [0])
+        parts = [shape_of(tensor)[:axis], [count], shape_of(tensor)[axis + rank :]]
+        flat = raw.Reshape(tensor, raw.ConcatV2(parts, 0, name="concat"))
+        if known is not None:
+            n = tensor.shape[axis : axis + rank].num_elements()
+            flat.set_shape(tensor.shape[:axis].concatenate([n]).concatenate(tensor.shape[axis + rank :]))
+        places = raw.Squeeze(raw.Where(raw.Reshape(mask, [-1])), squeeze_dims=[1])
+        return raw.GatherV2(flat, places, axis)
+
+
 def getitem(tensor: Any, items: Any, var: Any = None) -> Tensor:
-    """`tensor[items]`: numbers, scalar integer tensors, slices, `...`, None, or one bool mask (a boolean_mask).
+    """`tensor[items]`: numbers, scalar integer tensors, slices, `...`, None, or one bool mask (a
+    boolean_mask).
 
     Raises:
       TypeError: an item that is none of these.
@@ -115,8 +155,6 @@ def getitem(tensor: Any, items: Any, var: Any = None) -> Tensor:
         or (is_tensor(items) and items.dtype.base_dtype is bool_)
         or (isinstance(items, np.ndarray) and items.dtype == bool)
     ):
-        from graphrt.array_api import boolean_mask
-
         return boolean_mask(tensor, items)
     tensor = convert_to_tensor(tensor)
     spec = slice_spec(items)

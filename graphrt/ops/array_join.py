@@ -42,7 +42,8 @@ class Pack:
         for i, value in enumerate(values):
             if value.shape != first:
                 raise ValueError(
-                    f"Shapes of all inputs must match: values[0].shape = {list(first)} != values[{i}].shape = "
+                    f"Shapes of all inputs must match: values[0].shape = {list(first)} != "
+                    f"values[{i}].shape = "
                     f"{list(value.shape)}"
                 )
             out[(*before, i, ...)] = value
@@ -138,13 +139,15 @@ def _concatenate(k: KernelContext, values: list[Any], axis: Any, out: Any) -> An
         return k.xp.concatenate(values, at, out=out) if out is not None else k.xp.concatenate(values, at)
     except ValueError:
         raise ValueError(
-            f"shapes {', '.join(str(list(v.shape)) for v in values)} differ in more than dimension {at}, along "
+            f"shapes {', '.join(str(list(v.shape)) for v in values)} differ in more than dimension "
+            f"{at}, along "
             "which they are concatenated"
         ) from None
 
 
 def _concat_gradient(dy: Any, values: list[Tensor], axis: Tensor) -> list[Any]:
-    """Each of `values` its part of `dy`: of a dense one by Slice; of IndexedSlices by index, or slices of their values."""
+    """Each of `values` its part of `dy`: of a dense one by Slice; of IndexedSlices by index, or slices of
+    their values."""
     if len(values) == 1:
         return [dy]
     from_front = raw.FloorMod(cast_to(axis, int32), rank_of(values[0]))
@@ -166,7 +169,8 @@ def _concat_slices_gradient(dy: IndexedSlices, values: list[Tensor], from_front:
     at = constant_value(from_front)
     if at is None:
         raise ValueError(
-            "the gradient of a concatenation is IndexedSlices: its axis must be known while the graph is built"
+            "the gradient of a concatenation is IndexedSlices: its axis must be known while the graph "
+            "is built"
         )
     shapes = [shape_of(v) for v in values]
     made: list[Any] = []
@@ -208,7 +212,7 @@ def _concat_slices_gradient(dy: IndexedSlices, values: list[Tensor], from_front:
 class ConcatV2:
     """`values` one after the other along `axis`."""
 
-    host_inputs = (1,)
+    host_inputs = (-1,)
     writes_out = True
 
     def shape(self, s: ShapeContext, values: list[TensorShape], axis: TensorShape) -> TensorShape:
@@ -253,6 +257,31 @@ class Concat:
         return [None, *_concat_gradient(dy, op.inputs[1:], op.inputs[0])]
 
     samples = [sample(0, [normal(2, 3), normal(1, 3)]), sample(1, [normal(2, 3), normal(2, 2)])]
+
+
+@op("ParallelConcat(values: N*T) -> output: T", shape="shape")
+class ParallelConcat:
+    """`values`, each with a first dimension of size 1, one after the other; `shape` is the whole's."""
+
+    writes_out = True
+
+    def shape(self, s: ShapeContext, values: list[TensorShape]) -> TensorShape:
+        whole = s.attrs["shape"]
+        if not whole.is_fully_defined() or not whole.sizes:
+            raise ValueError(f"shape {whole} must be known, of rank 1 or more")
+        one = TensorShape.of((1, *whole.sizes[1:]))
+        for value in values:
+            one.merge_with(value)
+        return whole
+
+    def compute(self, k: KernelContext, *values_and_out: Any) -> Any:
+        *values, out = values_and_out
+        return _concatenate(k, values, 0, out)
+
+    samples = [
+        sample([normal(1, 3), normal(1, 3)], shape=[2, 3], tensorflow=False, why="TensorFlow rewrites it"),
+        sample([ints(1)], shape=[1], tensorflow=False, why="TensorFlow rewrites it"),
+    ]
 
 
 @op(
@@ -313,7 +342,8 @@ class Split:
         size = value.sizes[at]
         if size is not None and size % num:
             raise ValueError(
-                f"dimension {at} of {value}, {size}, is not a multiple of num_split, {num}: give a list of sizes "
+                f"dimension {at} of {value}, {size}, is not a multiple of num_split, {num}: give a "
+                "list of sizes "
                 "(SplitV)"
             )
         part = None if size is None else size // num

@@ -52,7 +52,8 @@ class _Permuting:
 
 
 def permutation(order: list[int], rank: int) -> list[int]:
-    """`order` with axes counted from the front. Raises ValueError where it is not a permutation of `rank` axes."""
+    """`order` with axes counted from the front. Raises ValueError where it is not a permutation of `rank`
+    axes."""
     axes = [a + rank if a < 0 else a for a in order]
     if sorted(axes) != list(range(rank)):
         raise ValueError(
@@ -212,7 +213,8 @@ class Reverse:
     Tlen="type in {int32,int64} = int64",
 )
 class ReverseSequence:
-    """`input` with, for each b of `batch_dim`, the first `seq_lengths[b]` elements along `seq_dim` reversed."""
+    """`input` with, for each b of `batch_dim`, the first `seq_lengths[b]` elements along `seq_dim`
+    reversed."""
 
     def shape(self, s: ShapeContext, input: TensorShape, seq_lengths: TensorShape) -> TensorShape:
         seq_lengths = seq_lengths.with_rank(1)

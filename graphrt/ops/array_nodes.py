@@ -1,4 +1,5 @@
-"""Small expressions on shapes that gradients and public functions build: constants where the static shape decides."""
+"""Small expressions on shapes that gradients and public functions build: constants where the static shape
+decides."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def _pairs(array: Any, paddings: Any) -> list[list[int]]:
     pairs = paddings.tolist()
     if paddings.shape != (array.ndim, 2):
         raise ValueError(
-            f"paddings of shape {list(paddings.shape)} must be [{array.ndim}, 2], a row for each dimension of "
+            f"paddings of shape {list(paddings.shape)} must be [{array.ndim}, 2], a row for each "
+            "dimension of "
             f"{list(array.shape)}"
         )
     if any(p < 0 for pair in pairs for p in pair):
@@ -128,7 +129,8 @@ def _check_mirror(size: int, pair: list[int], offset: int, axis: int) -> None:
     if max(pair) > size - offset:
         why = "the border itself is not repeated in mode REFLECT" if offset else "mode SYMMETRIC"
         raise ValueError(
-            f"paddings {pair} of dimension {axis} must be at most {size - offset}, its size being {size} ({why})"
+            f"paddings {pair} of dimension {axis} must be at most {size - offset}, its size being "
+            f"{size} ({why})"
         )
 
 

@@ -161,7 +161,8 @@ class Where:
     TI="type in {uint8,int8,int32,int64} = int64",
 )
 class OneHot:
-    """`off_value` everywhere but at each of `indices` along a new `axis` of size `depth`, where it is `on_value`."""
+    """`off_value` everywhere but at each of `indices` along a new `axis` of size `depth`, where it is
+    `on_value`."""
 
     host_inputs = (1,)
     not_differentiable = True

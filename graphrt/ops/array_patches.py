@@ -62,7 +62,8 @@ class ExtractImagePatches:
         return out
 
     def gradient(self, op: Any, dy: Any) -> Any:
-        # The same windows over the pixels' numbers (from 1, so that padding is 0) say where each element of dy goes.
+        # The same windows over the pixels' numbers (from 1, so that padding is 0) say where each element of
+        # dy goes.
         attrs = {name: op.attrs[name] for name in ("ksizes", "strides", "rates", "padding")}
         n, rows, columns, depth = raw.Unpack(shape_of(op.inputs[0], int64), num=4)
         count = rows * columns

@@ -41,7 +41,8 @@ def _depth(indices: Any, rank: int, of: Any) -> int:
 
 
 def _flat_places(xp: Any, indices: Any, sizes: tuple[int, ...]) -> tuple[Any, Any]:
-    """The row of each place in a tensor whose first dimensions `sizes` are one, and a mask of the places that are outside
+    """The row of each place in a tensor whose first dimensions `sizes` are one, and a mask of the places
+    that are outside
     (None where there are none)."""
     rows = indices.reshape(-1, len(sizes)) if sizes else indices.reshape(int(np.prod(indices.shape[:-1])), 0)
     flat = xp.zeros(len(rows), np.int64)
@@ -80,7 +81,8 @@ class GatherNd:
         k = indices.sizes[-1]  # type: ignore[index]
         if k > len(params.sizes):
             raise ValueError(
-                f"indices {indices} name places in {k} dimensions, and params {params} has {len(params.sizes)}"
+                f"indices {indices} name places in {k} dimensions, and params {params} has "
+                f"{len(params.sizes)}"
             )
         return TensorShape.of(indices.sizes[:-1] + params.sizes[k:])  # type: ignore[index]
 
@@ -126,7 +128,8 @@ class GatherNd:
 
 
 def _scattered_shape(indices: TensorShape, updates: TensorShape, into: TensorShape) -> TensorShape:
-    """`into`, having checked that updates = indices without their last dimension + what `into` has behind the places."""
+    """`into`, having checked that updates = indices without their last dimension + what `into` has behind
+    the places."""
     if (
         indices.sizes
         and indices.sizes[-1] is not None

@@ -15,7 +15,8 @@ from graphrt.ops.array_nodes import normal_axis
 
 
 def _distinct(x: Any) -> tuple[Any, Any, Any]:
-    """For a vector: where each distinct value comes first, in that order; which of them each element is; their counts."""
+    """For a vector: where each distinct value comes first, in that order; which of them each element is;
+    their counts."""
     if not x.size:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
     if x.dtype == object:
@@ -34,7 +35,8 @@ def _distinct(x: Any) -> tuple[Any, Any, Any]:
 
 
 def _distinct_slices(x: Any, axis: Any) -> tuple[Any, Any, Any]:
-    """The distinct slices of `x` along `axis` (a scalar, or a vector of at most one number), which each is, counts."""
+    """The distinct slices of `x` along `axis` (a scalar, or a vector of at most one number), which each is,
+    counts."""
     if axis.size > 1:
         raise ValueError(f"axis {axis.tolist()} must be a scalar or a vector of at most one number")
     if axis.size == 0:
@@ -109,7 +111,8 @@ class _DistinctSlices(_Distinct):
 
 @op("Unique(x: T) -> y: T, idx: out_idx", out_idx=INDEX_OR_INT32)
 class Unique(_DistinctElements):
-    """The distinct elements of a vector in the order they first come, and for each element which of them it is."""
+    """The distinct elements of a vector in the order they first come, and for each element which of them it
+    is."""
 
 
 @op("UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx", out_idx=INDEX_OR_INT32)
@@ -208,7 +211,8 @@ class _Bound:
     def compute(self, k: KernelContext, sorted_inputs: Any, values: Any, out: Any) -> Any:
         if sorted_inputs.ndim != 2 or values.ndim != 2 or len(sorted_inputs) != len(values):
             raise ValueError(
-                f"sorted_inputs {list(sorted_inputs.shape)} and values {list(values.shape)} must be matrices with as many "
+                f"sorted_inputs {list(sorted_inputs.shape)} and values {list(values.shape)} must be "
+                "matrices with as many "
                 "rows"
             )
         if out is None:

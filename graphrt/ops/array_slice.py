@@ -69,7 +69,8 @@ class Slice:
         shape, starts, sizes = input.shape, begin.tolist(), size.tolist()
         if not len(shape) == len(starts) == len(sizes):
             raise ValueError(
-                f"begin {starts} and size {sizes} must have a number for each of the {len(shape)} dimensions of "
+                f"begin {starts} and size {sizes} must have a number for each of the {len(shape)} "
+                "dimensions of "
                 f"{list(shape)}"
             )
         index = []
@@ -129,7 +130,8 @@ class StridedIndex:
         if key != self._key:
             if not begin.shape == end.shape == strides.shape or begin.ndim != 1:
                 raise ValueError(
-                    f"begin {begin.tolist()}, end {end.tolist()} and strides {strides.tolist()} must be vectors of "
+                    f"begin {begin.tolist()}, end {end.tolist()} and strides {strides.tolist()} must "
+                    "be vectors of "
                     "one length"
                 )
             self._index = self.of(begin.tolist(), end.tolist(), strides.tolist())
@@ -182,7 +184,8 @@ def strided_shape(input: TensorShape, index: tuple[Any, ...]) -> TensorShape:
     rank = len(input.sizes)
     if taken > rank:
         raise ValueError(
-            f"Index out of range using input dim {rank}; input has only {rank} dims: {taken} indices for {input}"
+            f"Index out of range using input dim {rank}; input has only {rank} dims: {taken} indices "
+            f"for {input}"
         )
     made: list[int | None] = []
     at = 0
@@ -198,7 +201,8 @@ def strided_shape(input: TensorShape, index: tuple[Any, ...]) -> TensorShape:
             if isinstance(item, int):
                 if size is not None and not -size <= item < size:
                     raise ValueError(
-                        f"slice index {item} of dimension {at} out of bounds: the size of {input} there is {size}"
+                        f"slice index {item} of dimension {at} out of bounds: the size of {input} "
+                        f"there is {size}"
                     )
             elif isinstance(item, slice):
                 made.append(_sliced_size(item, size))
@@ -231,7 +235,8 @@ def _strided_rule(s: ShapeContext, input: TensorShape, first: int = 1) -> Tensor
 class StridedSlice:
     """`input[begin:end:strides]` in each dimension, with Python's meaning.
 
-    Bit i of a mask is about item i: begin and end are open, it stands for `...`, puts in a dimension of size 1,
+    Bit i of a mask is about item i: begin and end are open, it stands for `...`, puts in a dimension of size
+      1,
     or takes the one element at begin and drops the dimension.
     """
 

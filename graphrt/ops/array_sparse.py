@@ -65,13 +65,16 @@ def entries(indices: TensorShape, values: TensorShape) -> int | None:
 
 
 @op(
-    "SparseToDense(sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T) -> dense: T",
+    "SparseToDense(sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: "
+    "T) -> dense: T",
     validate_indices="bool = True",
     Tindices="type in {int32,int64}",
 )
 class SparseToDense:
-    """`default_value` everywhere but at `sparse_indices`, where `sparse_values` are (one for all, where it is a scalar)."""
+    """`default_value` everywhere but at `sparse_indices`, where `sparse_values` are (one for all, where it
+    is a scalar)."""
 
+    cpu_only = True
     host_inputs = (1,)
 
     def shape(
@@ -154,10 +157,13 @@ class SparseToDense:
 
 
 @op(
-    "SparseReorder(input_indices: int64, input_values: T, input_shape: int64) -> output_indices: int64, output_values: T"
+    "SparseReorder(input_indices: int64, input_values: T, input_shape: int64) -> output_indices: "
+    "int64, output_values: T"
 )
 class SparseReorder:
     """The same sparse tensor with its entries in row-major order."""
+
+    cpu_only = True
 
     def shape(
         self, s: ShapeContext, input_indices: TensorShape, input_values: TensorShape, input_shape: TensorShape
@@ -183,11 +189,13 @@ class SparseReorder:
 
 
 @op(
-    "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64) -> output_indices: int64, output_shape: int64"
+    "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64) -> output_indices: "
+    "int64, output_shape: int64"
 )
 class SparseReshape:
     """The places and shape of a sparse tensor reshaped to `new_shape`, in which one size may be -1."""
 
+    cpu_only = True
     not_differentiable = True
 
     def shape(
@@ -232,13 +240,15 @@ class SparseReshape:
 
 
 @op(
-    "SparseConcat(indices: N*int64, values: N*T, shapes: N*int64) -> output_indices: int64, output_values: T, output_shape: int64",
+    "SparseConcat(indices: N*int64, values: N*T, shapes: N*int64) -> output_indices: int64, "
+    "output_values: T, output_shape: int64",
     concat_dim="int",
     N="int >= 2",
 )
 class SparseConcat:
     """Sparse tensors, each in row-major order, one after the other along `concat_dim`."""
 
+    cpu_only = True
     not_differentiable = True
 
     def shape(
@@ -292,11 +302,15 @@ class SparseConcat:
 
 
 @op(
-    "SparseSlice(indices: int64, values: T, shape: int64, start: int64, size: int64) -> output_indices: int64, output_values: T, "
+    "SparseSlice(indices: int64, values: T, shape: int64, start: int64, size: int64) -> "
+    "output_indices: int64, output_values: T, "
     "output_shape: int64"
 )
 class SparseSlice:
-    """The entries of a sparse tensor in the box of `size` from `start` on, whose shape ends with the tensor's."""
+    """The entries of a sparse tensor in the box of `size` from `start` on, whose shape ends with the
+    tensor's."""
+
+    cpu_only = True
 
     def shape(
         self,
@@ -340,11 +354,14 @@ def _rows(indices: Any) -> list[tuple[int, ...]]:
 
 
 @op(
-    "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64) -> val_grad: T",
+    "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: "
+    "int64) -> val_grad: T",
     T=NUMBERS,
 )
 class SparseSliceGrad:
     """For each input entry of a SparseSlice the gradient of the output entry that it became, or 0."""
+
+    cpu_only = True
 
     def shape(
         self,
@@ -375,11 +392,14 @@ class SparseSliceGrad:
 
 
 @op(
-    "SparseFillEmptyRows(indices: int64, values: T, dense_shape: int64, default_value: T) -> output_indices: int64, "
+    "SparseFillEmptyRows(indices: int64, values: T, dense_shape: int64, default_value: T) -> "
+    "output_indices: int64, "
     "output_values: T, empty_row_indicator: bool, reverse_index_map: int64"
 )
 class SparseFillEmptyRows:
     """A sparse matrix with `default_value` in the first column of each row that had no entry."""
+
+    cpu_only = True
 
     def shape(
         self,
@@ -437,6 +457,8 @@ class SparseFillEmptyRows:
 class SparseFillEmptyRowsGrad:
     """The gradients of the entries and of the default value of SparseFillEmptyRows."""
 
+    cpu_only = True
+
     def shape(
         self, s: ShapeContext, reverse_index_map: TensorShape, grad_values: TensorShape
     ) -> list[TensorShape]:
@@ -451,11 +473,15 @@ class SparseFillEmptyRowsGrad:
 
 
 @op(
-    "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split*int64, "
+    "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: "
+    "num_split*int64, "
     "output_values: num_split*T, output_shape: num_split*int64"
 )
 class SparseSplit:
-    """A sparse tensor cut into `num_split` parts along `split_dim`; the first ones are one longer where it does not divide."""
+    """A sparse tensor cut into `num_split` parts along `split_dim`; the first ones are one longer where it
+    does not divide."""
+
+    cpu_only = True
 
     def shape(
         self,

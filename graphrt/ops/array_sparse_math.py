@@ -1,4 +1,4 @@
-"""Arithmetic of sparse tensors: products with dense ones, sums, reductions, softmax; edit distance."""
+"""Arithmetic of sparse tensors: products with dense ones, sums, the larger and smaller of two."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import raw
-from graphrt.core.dtypes import NUMBERS, REAL, float32, float64, half, int32, int64
+from graphrt.core.dtypes import NUMBERS, REAL, int64
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import normal, positive, sample
-from graphrt.core.shapes import UNKNOWN, TensorShape, unknown
+from graphrt.core.shapes import TensorShape, unknown
 from graphrt.core.tensor import Tensor
-from graphrt.ops.array_nodes import dense, normal_axis, ones_of, shape_of, size_of
+from graphrt.ops.array_nodes import dense, ones_of, shape_of, size_of
 from graphrt.ops.array_sparse import I64, check_sparse, flat_order
 from graphrt.ops.broadcasting import cast_to, conj
 
@@ -203,7 +203,8 @@ class SparseDenseCwiseDiv(_WithDense):
 
 @op("SparseDenseCwiseAdd" + _SP, T=NUMBERS)
 class SparseDenseCwiseAdd(_WithDense):
-    """The values of a sparse tensor plus the elements at their places of a dense one that broadcasts to it."""
+    """The values of a sparse tensor plus the elements at their places of a dense one that broadcasts to
+    it."""
 
     ufunc = "add"
 
@@ -260,13 +261,15 @@ class SparseTensorDenseAdd:
 
 
 @op(
-    "SparseAdd(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64, thresh: Treal) -> "
+    "SparseAdd(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: "
+    "int64, thresh: Treal) -> "
     "sum_indices: int64, sum_values: T, sum_shape: int64",
     T=NUMBERS,
     Treal=REAL,
 )
 class SparseAdd:
-    """The sum of two sparse tensors in row-major order, without the entries whose magnitude is below `thresh`."""
+    """The sum of two sparse tensors in row-major order, without the entries whose magnitude is below
+    `thresh`."""
 
     cpu_only = True
 
@@ -317,7 +320,8 @@ class SparseAdd:
 
 
 @op(
-    "SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64) -> a_val_grad: T, b_val_grad: T",
+    "SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64) -> "
+    "a_val_grad: T, b_val_grad: T",
     T=NUMBERS,
 )
 class SparseAddGrad:
@@ -351,163 +355,6 @@ class SparseAddGrad:
         return made[0], made[1]
 
     samples = [sample(normal(2), _INDICES, np.array([[0, 1]]), np.array([[0, 1], [1, 2]]))]
-
-
-def _reduced(indices: Any, values: Any, shape: Any, axes: Any, ufunc: Any) -> tuple[list[int], Any, Any]:
-    """The kept axes of a reduction over `axes` (all, where there are none), the places in them that have entries, and for
-    each the reduced value."""
-    rank = shape.size
-    gone = {normal_axis(a, rank) for a in np.asarray(axes).reshape(-1).tolist()} or set(range(rank))
-    kept = [i for i in range(rank) if i not in gone]
-    flat_order(indices, shape)
-    places = flat_order(indices[:, kept], shape[kept]) if kept else np.zeros(len(indices), I64)
-    order = np.argsort(places, kind="stable")
-    found, starts = np.unique(places[order], return_index=True)
-    return kept, found, ufunc.reduceat(values[order], starts) if starts.size else values[:0]
-
-
-class _SparseReduction:
-    """What the sparse reductions share."""
-
-    cpu_only = True
-    ufunc = ""
-    to_sparse = False
-
-    def shape(
-        self,
-        s: ShapeContext,
-        input_indices: TensorShape,
-        input_values: TensorShape,
-        input_shape: TensorShape,
-        reduction_axes: TensorShape,
-    ) -> Any:
-        if self.to_sparse:
-            return [unknown(2), unknown(1), unknown(1)]
-        whole, axes = s.partial(2), s.value(3)
-        if whole.sizes is None or axes is None:
-            return UNKNOWN
-        gone = {normal_axis(a, len(whole.sizes)) for a in axes.reshape(-1).tolist()} or set(
-            range(len(whole.sizes))
-        )
-        if s.attrs["keep_dims"]:
-            return TensorShape.of(tuple([1 if i in gone else d for i, d in enumerate(whole.sizes)]))
-        return TensorShape.of(tuple([d for i, d in enumerate(whole.sizes) if i not in gone]))
-
-    def compute(
-        self, k: KernelContext, input_indices: Any, input_values: Any, input_shape: Any, reduction_axes: Any
-    ) -> Any:
-        check_sparse(input_indices, input_values, input_shape)
-        kept, found, values = _reduced(
-            input_indices, input_values, input_shape, reduction_axes, getattr(np, self.ufunc)
-        )
-        sizes = input_shape[kept]
-        whole = np.array([d if i in kept else 1 for i, d in enumerate(input_shape.tolist())], I64)
-        shape = whole if k.attrs["keep_dims"] else sizes
-        if self.to_sparse:
-            places = (
-                np.stack(np.unravel_index(found, tuple(shape.tolist())), 1)
-                if shape.size
-                else np.zeros((found.size, 0))
-            )
-            return places.astype(I64), values, shape.astype(I64)
-        made = np.zeros(int(np.prod(sizes)), k.dtype)
-        made[found] = values
-        return made.reshape(tuple(shape.tolist()))
-
-
-_REDUCED = [
-    sample(_INDICES, normal(3), _SHAPE, [1]),
-    sample(_INDICES, normal(3), _SHAPE, [0], keep_dims=True),
-    sample(_INDICES, normal(3), _SHAPE, [0, -1]),
-    sample(_INDICES, normal(3), _SHAPE, np.array([-1], np.int32)),
-]
-_RSP = "(input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32) -> "
-_RSPARSE = _RSP + "output_indices: int64, output_values: T, output_shape: int64"
-
-
-@op("SparseReduceSum" + _RSP + "output: T", keep_dims="bool = False", T=NUMBERS)
-class SparseReduceSum(_SparseReduction):
-    """The dense sum of a sparse tensor over axes."""
-
-    ufunc = "add"
-
-    def gradient(self, op: Any, dy: Any) -> list[Any]:
-        indices, _, shape, axes = op.inputs
-        kept = cast_to(_kept_sizes(shape, axes), int64)
-        spread = raw.Reshape(dense(dy), kept)
-        return [None, raw.GatherNd(spread, raw.FloorDiv(indices, raw.FloorDiv(shape, kept))), None, None]
-
-    samples = _REDUCED
-
-
-def _kept_sizes(shape: Tensor, axes: Tensor) -> Tensor:
-    """`shape` with 1 at `axes`."""
-    small = cast_to(shape, int32)
-    rank = size_of(small)
-    axes = raw.Reshape(raw.FloorMod(cast_to(axes, int32) + rank, rank), [-1])
-    return raw.DynamicStitch([raw.Range(0, rank, 1), axes], [small, raw.Fill(raw.Shape(axes), 1)])
-
-
-@op("SparseReduceMax" + _RSP + "output: T", keep_dims="bool = False", T=REAL)
-class SparseReduceMax(_SparseReduction):
-    """The dense maximum of the entries of a sparse tensor over axes; 0 where there are none."""
-
-    ufunc = "maximum"
-    samples = _REDUCED
-
-
-@op("SparseReduceSumSparse" + _RSPARSE, keep_dims="bool = False", T=NUMBERS)
-class SparseReduceSumSparse(_SparseReduction):
-    """The sum of a sparse tensor over axes, sparse."""
-
-    ufunc, to_sparse = "add", True
-    samples = _REDUCED
-
-
-@op("SparseReduceMaxSparse" + _RSPARSE, keep_dims="bool = False", T=REAL)
-class SparseReduceMaxSparse(_SparseReduction):
-    """The maximum of the entries of a sparse tensor over axes, sparse."""
-
-    ufunc, to_sparse = "maximum", True
-    samples = _REDUCED
-
-
-@op(
-    "SparseSoftmax(sp_indices: int64, sp_values: T, sp_shape: int64) -> output: T", T=(half, float32, float64)
-)
-class SparseSoftmax:
-    """Softmax over the entries that share all indices but the last."""
-
-    cpu_only = True
-
-    def shape(
-        self, s: ShapeContext, sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape
-    ) -> TensorShape:
-        return sp_values.with_rank(1)
-
-    def compute(self, k: KernelContext, sp_indices: Any, sp_values: Any, sp_shape: Any) -> Any:
-        check_sparse(sp_indices, sp_values, sp_shape)
-        rows = flat_order(sp_indices, sp_shape) // max(int(sp_shape[-1]), 1)
-        _, which = np.unique(rows, return_inverse=True)
-        which = which.reshape(-1)
-        n = int(which.max()) + 1 if which.size else 0
-        largest = np.full(n, -np.inf, k.dtype)
-        np.maximum.at(largest, which, sp_values)
-        made = np.exp(sp_values - largest[which])
-        sums = np.zeros(n, k.dtype)
-        np.add.at(sums, which, made)
-        return (made / sums[which]).astype(k.dtype, copy=False)
-
-    def gradient(self, op: Any, dy: Any) -> list[Any]:
-        indices, _, shape = op.inputs
-        y, dy = op.outputs[0], dense(dy)
-        sums = raw.SparseReduceSum(indices, y * dy, shape, [-1], keep_dims=True)
-        return [None, raw.SparseDenseCwiseAdd(indices, dy, shape, -sums) * y, None]
-
-    samples = [
-        sample(_INDICES, normal(3), _SHAPE),
-        sample(np.array([[0, 0, 1], [0, 0, 2], [1, 0, 0]]), normal(3), np.array([2, 1, 3])),
-    ]
 
 
 class _Joined:
@@ -560,7 +407,8 @@ class _Joined:
 
 
 _TWO = (
-    "(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64) -> output_indices: int64, "
+    "(a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64) -> "
+    "output_indices: int64, "
     "output_values: T"
 )
 
@@ -577,95 +425,3 @@ class SparseSparseMinimum(_Joined):
     """The smaller of two sparse tensors, element by element."""
 
     ufunc = "minimum"
-
-
-@op(
-    "EditDistance(hypothesis_indices: int64, hypothesis_values: T, hypothesis_shape: int64, truth_indices: int64, truth_values: T, "
-    "truth_shape: int64) -> output: float",
-    normalize="bool = True",
-)
-class EditDistance:
-    """The Levenshtein distance of each pair of sequences (the last dimension), over the truth's length with `normalize`."""
-
-    cpu_only = True
-    not_differentiable = True
-
-    def shape(
-        self,
-        s: ShapeContext,
-        hypothesis_indices: TensorShape,
-        hypothesis_values: TensorShape,
-        hypothesis_shape: TensorShape,
-        truth_indices: TensorShape,
-        truth_values: TensorShape,
-        truth_shape: TensorShape,
-    ) -> TensorShape:
-        a, b = s.partial(2), s.partial(5)
-        if a.sizes is None or b.sizes is None:
-            return UNKNOWN
-        return TensorShape.of(
-            tuple([None if x is None or y is None else max(x, y) for x, y in zip(a.sizes[:-1], b.sizes[:-1])])
-        )
-
-    def compute(
-        self,
-        k: KernelContext,
-        hypothesis_indices: Any,
-        hypothesis_values: Any,
-        hypothesis_shape: Any,
-        truth_indices: Any,
-        truth_values: Any,
-        truth_shape: Any,
-    ) -> Any:
-        check_sparse(hypothesis_indices, hypothesis_values, hypothesis_shape, " hypothesis")
-        check_sparse(truth_indices, truth_values, truth_shape, " truth")
-        if hypothesis_shape.size != truth_shape.size or truth_shape.size < 2:
-            raise InvalidArgumentError(None, None, "hypothesis and truth must have one rank, 2 or more")
-        made = np.zeros(tuple(np.maximum(hypothesis_shape[:-1], truth_shape[:-1]).tolist()), np.float32)
-        truth = _sequences(truth_indices, truth_values)
-        hypothesis = _sequences(hypothesis_indices, hypothesis_values)
-        for place in {*truth, *hypothesis}:
-            wanted, given = truth.get(place, []), hypothesis.get(place, [])
-            distance = float(_levenshtein(wanted, given))
-            if k.attrs["normalize"]:
-                distance = distance / len(wanted) if wanted else float("inf") if given else 0.0
-            made[place] = distance
-        return made
-
-    samples = [
-        sample(
-            np.array([[0, 0], [0, 1], [1, 0]]),
-            np.array([1, 2, 3]),
-            np.array([2, 2]),
-            np.array([[0, 0], [1, 0], [1, 1]]),
-            np.array([1, 4, 3]),
-            np.array([2, 2]),
-        ),
-        sample(
-            np.array([[0, 0], [0, 1]]),
-            np.array([1, 2]),
-            np.array([1, 2]),
-            np.array([[0, 0]]),
-            np.array([2]),
-            np.array([1, 1]),
-            normalize=False,
-        ),
-    ]
-
-
-def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:
-    found: dict[tuple[int, ...], list[Any]] = {}
-    for row, value in zip(indices.tolist(), values.tolist()):
-        found.setdefault(tuple(row[:-1]), []).append(value)
-    return found
-
-
-def _levenshtein(a: list[Any], b: list[Any]) -> int:
-    """The fewest insertions, deletions and substitutions that turn `a` into `b`: row by row of the table of prefixes."""
-    previous = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        row = [i]
-        for j, y in enumerate(b, 1):
-            row.append(min(previous[j] + 1, row[-1] + 1, previous[j - 1] + (x != y)))
-        previous = row
-    return previous[-1]

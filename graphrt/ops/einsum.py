@@ -146,7 +146,7 @@ class Einsum:
                sample([normal(3, 4), normal(5, 6)], equation="ij,kl->il", why="labels of one input are summed"),
                sample([normal(2, 1, 3, 4), normal(5, 4, 6)], equation="...ij,...jk->...ik", why="broadcasts"),
                sample([normal(2, 3, 4), normal(4)], equation="...j,j->...", why="one ellipsis"),
-               sample([normal(2, 3, 4)], equation="...ij->...ji"), sample([normal(2, 3, 4, 5), normal(2, 5, 4)], equation="bhqd,bdq->bh"),
+               sample([normal(3, 4), normal(2, 4, 5)], equation="ij,...jk->...ik"), sample([normal(2, 3, 4)], equation="...ij->...ji"), sample([normal(2, 3, 4, 5), normal(2, 5, 4)], equation="bhqd,bdq->bh"),
                sample([ints(3, 4), ints(4, 5)], equation="ij,jk->ik"), sample([empty(0, 4), normal(4, 5)], equation="ij,jk->ik"),
                sample([normal(3, 4, dtype="complex64"), normal(4, 2, dtype="complex64")], equation="ij,jk->ik"),
                sample([normal(3, 4, dtype="half"), normal(4, 5, dtype="half")], equation="ij,jk->ik", gradient=False)]
@@ -214,6 +214,9 @@ def _arrange(x: Any, labels: tuple[str, ...], output: tuple[str, ...]) -> Any:
 
 def _gradient(x: Tensor, y: Tensor | None, a: tuple[str, ...], b: tuple[str, ...], output: tuple[str, ...], dy: Tensor) -> Tensor:
     """The gradient of the operand `x` (labels a), beside the other operand `y` (labels b)."""
+    if ELLIPSIS in output and ELLIPSIS not in a:
+        # x has none of the axes that '...' stands for: as if it had broadcast along all of them.
+        a = (*a, ELLIPSIS)
     # What neither dy nor y has was summed from x alone: its gradient is repeated along there.
     distinct = tuple(dict.fromkeys(a))
     known = tuple(i for i in distinct if i in output or i in b)

@@ -90,8 +90,8 @@ class _BatchNorm:
         attrs, xp, extra = k.attrs, k.xp, self.extra_output
         data_format = attrs["data_format"].decode()
         first = channels_first(data_format)
-        epsilon, factor, training = np.float32(attrs["epsilon"]), attrs["exponential_avg_factor"],
-        attrs["is_training"]
+        epsilon, training = np.float32(attrs["epsilon"]), attrs["is_training"]
+        factor = attrs["exponential_avg_factor"]
         averages_needed = _averages_needed(attrs)
 
         def batch_norm(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
@@ -153,8 +153,8 @@ class _BatchNormGrad:
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         attrs, xp = k.attrs, k.xp
         data_format = attrs["data_format"].decode()
-        first, epsilon, training = channels_first(data_format), np.float32(attrs["epsilon"]),
-        attrs["is_training"]
+        epsilon, training = np.float32(attrs["epsilon"]), attrs["is_training"]
+        first = channels_first(data_format)
 
         def batch_norm_gradient(dy: Any, x: Any, scale: Any, mean: Any, variance: Any,
                                 _: Any = None) -> tuple[Any, ...]:
@@ -398,10 +398,11 @@ class LRN(_Response):
         attrs, xp = k.attrs, k.xp
         made = k.empty(x.shape, out)
         radius = attrs["depth_radius"]
-        if in_host_memory(xp) and x.dtype == np.float32 and x.size and onednn_primitives.response_normalisation(
-                np.ascontiguousarray(x), made, 2 * radius + 1, attrs["alpha"] * (2 * radius + 1),
-                attrs["beta"], attrs["bias"]):
-            return made
+        if in_host_memory(xp) and x.dtype == np.float32 and x.size:
+            window, normalise = 2 * radius + 1, onednn_primitives.response_normalisation
+            plain = np.ascontiguousarray(x)
+            if normalise(plain, made, window, attrs["alpha"] * window, attrs["beta"], attrs["bias"]):
+                return made
         values = x.astype(np.float32, copy=False)
         scale = self.scale(k, values, xp.asarray(_neighbours(x.shape[-1], radius)))
         made[...] = values / _to_power(xp, scale, attrs["beta"])
@@ -435,8 +436,8 @@ class LRNGrad(_Response):
         band = xp.asarray(_neighbours(x.shape[-1], attrs["depth_radius"]))
         scale = self.scale(k, x, band)
         shared = xp.matmul((dy * y / scale).reshape(-1, x.shape[-1]), band).reshape(x.shape)
-        made[...] = dy / _to_power(xp, scale,
-                                   attrs["beta"]) - np.float32(2 * attrs["alpha"] * attrs["beta"]) * x * shared
+        factor = np.float32(2 * attrs["alpha"] * attrs["beta"])
+        made[...] = dy / _to_power(xp, scale, attrs["beta"]) - factor * x * shared
         return made
 
     samples = [sample(normal(2, 3, 4, 7), normal(2, 3, 4, 7), uniform(2, 3, 4, 7), depth_radius=2, alpha=0.5,

@@ -104,7 +104,7 @@ class RandomGammaGrad:
 
     samples = [
         sample(positive(5, dtype="float64"), positive(5, dtype="float64")),
-        sample(np.array([[0.1], [1.0], [12.0], [300.0]]), np.array([0.01, 1.5, 11.0, 310.0]), rtol=1e-7),
+        sample(np.array([0.1, 1.0, 1.0, 12.0, 300.0]), np.array([0.01, 1.5, 0.2, 11.0, 310.0]), rtol=1e-7),
         sample(positive(3), positive(2, 3), rtol=1e-4, why="TensorFlow computes it in float32"),
         sample(np.array([1.0, -1.0, 2.0]), np.array([0.0, 1.0, -1.0]), why="outside of the domain"),
     ]

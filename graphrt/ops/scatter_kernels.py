@@ -1,7 +1,8 @@
 """Updates of rows picked by indices: what the scatter ops and the sparse optimizers share.
 
-Duplicates count in order, as if one index came after the other. Rows are updated in rounds of distinct indices, each
-round at once; a round holds what is left of every index, so there are as many as the commonest index has entries.
+Duplicates count in order, as if one index came after the other. Rows are updated in rounds of distinct
+indices, each round at once; a round holds what is left of every index, so there are as many as the commonest
+index has entries.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ UPDATES: dict[str, Callable[[Any, Any, Any], Any] | None] = {
 
 
 def distinct_rounds(xp: Any, indices: Any) -> Iterator[Any]:
-    """Positions in the vector `indices`, in rounds without a duplicate; one round `slice(None)` where there is none."""
+    """Positions in the vector `indices`, in rounds without a duplicate; one round `slice(None)` where there
+    is none."""
     n = indices.size
     if n < 2:
         yield slice(None)
@@ -63,14 +65,19 @@ def checked_rows(xp: Any, indices: Any, n: int, name: str, shape: tuple[int, ...
     """`indices` as a flat vector.
 
     Raises:
-      InvalidArgumentError: one is outside [0, n); with its place and the variable's name. On a GPU it is not looked for,
+      InvalidArgumentError: one is outside [0, n); with its place and the variable's name. On a GPU it is not
+        looked for,
         as in TensorFlow: that would stop the stream.
     """
     flat = indices.reshape(-1)
     if xp is np and flat.size and (flat.min() < 0 or flat.max() >= n):
         at = int(np.argmax((flat < 0) | (flat >= n)))
-        place = ", ".join(str(int(i)) for i in np.unravel_index(at, shape if shape is not None else indices.shape))
-        raise InvalidArgumentError(None, None, f"indices[{place}] = {int(flat[at])} is not in [0, {n}) (variable '{name}')")
+        place = ", ".join(
+            str(int(i)) for i in np.unravel_index(at, shape if shape is not None else indices.shape)
+        )
+        raise InvalidArgumentError(
+            None, None, f"indices[{place}] = {int(flat[at])} is not in [0, {n}) (variable '{name}')"
+        )
     return flat
 
 

@@ -100,7 +100,7 @@ class Lgamma(_Special):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return dy * raw.Digamma(op.inputs[0])
 
-    samples = [*smooth(uniform(3, 20, low=0.1, high=30)), sample(uniform(20, low=-5.4, high=-0.1), rtol=1e-4),
+    samples = [*smooth(uniform(3, 20, low=0.1, high=30))[:5], sample(uniform(20, low=-5.4, high=-0.1), rtol=1e-4),
                sample(np.float32([0, -1, -2, 1, 2, np.inf, 1e10]), gradient=False)]
 
 

@@ -1,7 +1,7 @@
 """Ref variables: an edge that is the variable's memory itself, and the ops that write to it.
 
-Where an input or output is declared `Ref(T)` the edge carries the VariableState; any other consumer gets its array,
-as it is when that consumer runs. An op with a Ref output returns the state that it wrote to.
+Where an input or output is declared `Ref(T)` the edge carries the VariableState; any other consumer gets its
+array, as it is when that consumer runs. An op with a Ref output returns the state that it wrote to.
 """
 
 from __future__ import annotations
@@ -30,15 +30,23 @@ def variable_memory(k: KernelContext, is_ref: bool) -> VariableState:
     dtype: DType = attrs["dtype"]
     shape: TensorShape = attrs["shape"]
     asker = f"{k.type} '{k.name}'"
-    state = k.resources.lookup_or_create(attrs["container"].decode(), name, VariableState,
-                                         lambda: VariableState(name, dtype, shape, is_ref, asker))
+    state = k.resources.lookup_or_create(
+        attrs["container"].decode(),
+        name,
+        VariableState,
+        lambda: VariableState(name, dtype, shape, is_ref, asker),
+    )
     check_same_variable(state, dtype, shape, asker)
     if state.is_ref != is_ref:
         kinds = ("resource", "ref")
         raise InvalidArgumentError(
-            None, None, f"variable '{name}' exists as a {kinds[state.is_ref]} variable, made by {state.maker}; {asker} asks "
+            None,
+            None,
+            f"variable '{name}' exists as a {kinds[state.is_ref]} variable, made by {state.maker}; {asker} "
+            "asks "
             f"for a {kinds[is_ref]} variable: give one of the two another name or container, or use_resource="
-            f"{not is_ref} here")
+            f"{not is_ref} here",
+        )
     return state
 
 
@@ -58,12 +66,20 @@ class RefVariableNode:
         return self.hoist(k)
 
 
-@op("VariableV2() -> ref: Ref(dtype)", shape="shape", dtype="type", container="string = ''", shared_name="string = ''")
+@op(
+    "VariableV2() -> ref: Ref(dtype)",
+    shape="shape",
+    dtype="type",
+    container="string = ''",
+    shared_name="string = ''",
+)
 class VariableV2(RefVariableNode):
     """A variable, as a reference to its memory."""
 
-    samples = [program(lambda tf: _made(tf, lambda: tf.Variable([[1.0, 2.0]], use_resource=False))),
-               program(lambda tf: _made(tf, lambda: tf.Variable(["a", "bc"], use_resource=False)), why="text")]
+    samples = [
+        program(lambda tf: _made(tf, lambda: tf.Variable([[1.0, 2.0]], use_resource=False))),
+        program(lambda tf: _made(tf, lambda: tf.Variable(["a", "bc"], use_resource=False)), why="text"),
+    ]
 
 
 def _made(tf: Any, make: Any) -> list[Any]:
@@ -71,7 +87,13 @@ def _made(tf: Any, make: Any) -> list[Any]:
     return [variable.initializer, variable, variable.read_value()]
 
 
-@op("Variable() -> ref: Ref(dtype)", shape="shape", dtype="type", container="string = ''", shared_name="string = ''")
+@op(
+    "Variable() -> ref: Ref(dtype)",
+    shape="shape",
+    dtype="type",
+    container="string = ''",
+    shared_name="string = ''",
+)
 class Variable(RefVariableNode):
     """VariableV2's forerunner, in old GraphDefs: shape [] stands for an unknown shape."""
 
@@ -89,15 +111,22 @@ class Variable(RefVariableNode):
 
 def _legacy(tf: Any) -> list[Any]:
     ref = tf.raw_ops.Variable(shape=[2], dtype=tf.float32, container="", shared_name="")
-    return [tf.raw_ops.Assign(ref=ref, value=[1.0, 2.0]), tf.raw_ops.AssignAdd(ref=ref, value=[1.0, 1.0]), ref]
+    return [
+        tf.raw_ops.Assign(ref=ref, value=[1.0, 2.0]),
+        tf.raw_ops.AssignAdd(ref=ref, value=[1.0, 1.0]),
+        ref,
+    ]
 
 
 def same_shape(op_type: str, name: str, held: tuple[int, ...], given: tuple[int, ...]) -> None:
     """Raise InvalidArgumentError unless a variable of shape `held` can take a value of shape `given`."""
     if held != given:
         raise InvalidArgumentError(
-            None, None, f"{op_type} requires shapes of both tensors to match. lhs shape= {list(held)} rhs shape= "
-            f"{list(given)} (variable '{name}')")
+            None,
+            None,
+            f"{op_type} requires shapes of both tensors to match. lhs shape= {list(held)} rhs shape= "
+            f"{list(given)} (variable '{name}')",
+        )
 
 
 def merged(ref: TensorShape, value: TensorShape, what: str = "a value") -> TensorShape:
@@ -107,8 +136,12 @@ def merged(ref: TensorShape, value: TensorShape, what: str = "a value") -> Tenso
     return ref.merge_with(value)
 
 
-@op("Assign(ref: Ref(T), value: T) -> output_ref: Ref(T)", T="type", validate_shape="bool = True",
-    use_locking="bool = True")
+@op(
+    "Assign(ref: Ref(T), value: T) -> output_ref: Ref(T)",
+    T="type",
+    validate_shape="bool = True",
+    use_locking="bool = True",
+)
 class Assign:
     """Sets a ref variable to `value`; with validate_shape only to one of its shape."""
 
@@ -128,13 +161,22 @@ class Assign:
         ref.assign(value, k.xp)
         return ref
 
-    samples = [on_ref([1.0, 2.0], lambda tf, v: tf.raw_ops.Assign(ref=v, value=[3.0, 4.0])),
-               on_ref(5, lambda tf, v: tf.raw_ops.Assign(ref=v, value=7), why="scalar"),
-               on_ref([[1.0]], lambda tf, v: tf.raw_ops.Assign(ref=v, value=[3.0, 4.0], validate_shape=False),
-                      why="another shape"),
-               on_ref([], lambda tf, v: tf.raw_ops.Assign(ref=v, value=tf.constant([], tf.float32)), dtype="float32",
-                      why="empty"),
-               on_ref(["a", "b"], lambda tf, v: tf.raw_ops.Assign(ref=v, value=["cd", ""]), why="text")]
+    samples = [
+        on_ref([1.0, 2.0], lambda tf, v: tf.raw_ops.Assign(ref=v, value=[3.0, 4.0])),
+        on_ref(5, lambda tf, v: tf.raw_ops.Assign(ref=v, value=7), why="scalar"),
+        on_ref(
+            [[1.0]],
+            lambda tf, v: tf.raw_ops.Assign(ref=v, value=[3.0, 4.0], validate_shape=False),
+            why="another shape",
+        ),
+        on_ref(
+            [],
+            lambda tf, v: tf.raw_ops.Assign(ref=v, value=tf.constant([], tf.float32)),
+            dtype="float32",
+            why="empty",
+        ),
+        on_ref(["a", "b"], lambda tf, v: tf.raw_ops.Assign(ref=v, value=["cd", ""]), why="text"),
+    ]
 
 
 class AssignUpdate:
@@ -166,9 +208,11 @@ class AssignAdd(AssignUpdate):
     """Adds `value` to a ref variable."""
 
     ufunc = "add"
-    samples = [on_ref([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignAdd(ref=v, value=[3.0, 4.0])),
-               on_ref(5, lambda tf, v: tf.raw_ops.AssignAdd(ref=v, value=7), dtype="int64"),
-               on_ref([1.5, 2.0], lambda tf, v: tf.raw_ops.AssignAdd(ref=v, value=v), why="its own value")]
+    samples = [
+        on_ref([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignAdd(ref=v, value=[3.0, 4.0])),
+        on_ref(5, lambda tf, v: tf.raw_ops.AssignAdd(ref=v, value=7), dtype="int64"),
+        on_ref([1.5, 2.0], lambda tf, v: tf.raw_ops.AssignAdd(ref=v, value=v), why="its own value"),
+    ]
 
 
 @op("AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T)", T=NUMBERS, use_locking="bool = False")
@@ -176,8 +220,10 @@ class AssignSub(AssignUpdate):
     """Subtracts `value` from a ref variable."""
 
     ufunc = "subtract"
-    samples = [on_ref([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignSub(ref=v, value=[3.0, 4.0])),
-               on_ref(5, lambda tf, v: tf.raw_ops.AssignSub(ref=v, value=7))]
+    samples = [
+        on_ref([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignSub(ref=v, value=[3.0, 4.0])),
+        on_ref(5, lambda tf, v: tf.raw_ops.AssignSub(ref=v, value=7)),
+    ]
 
 
 @op("IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool", dtype="type")
@@ -233,8 +279,10 @@ class CountUpTo:
     def compute(self, k: KernelContext, ref: VariableState) -> Any:
         return count_up(ref, k.attrs["limit"])
 
-    samples = [on_ref(3, *[lambda tf, v: tf.raw_ops.CountUpTo(ref=v, limit=9)] * 2),
-               on_ref(0, lambda tf, v: tf.raw_ops.CountUpTo(ref=v, limit=1), dtype="int64")]
+    samples = [
+        on_ref(3, *[lambda tf, v: tf.raw_ops.CountUpTo(ref=v, limit=9)] * 2),
+        on_ref(0, lambda tf, v: tf.raw_ops.CountUpTo(ref=v, limit=1), dtype="int64"),
+    ]
 
 
 @op("TemporaryVariable() -> ref: Ref(dtype)", shape="shape", dtype="type", var_name="string = ''")
@@ -275,8 +323,9 @@ class DestroyTemporaryVariable:
         with ref.lock:
             array, ref.array = ref.array, None
         if array is None:
-            raise FailedPreconditionError(None, None, f"temporary variable '{k.attrs['var_name'].decode()}' was destroyed "
-                                          "before")
+            raise FailedPreconditionError(
+                None, None, f"temporary variable '{k.attrs['var_name'].decode()}' was destroyed before"
+            )
         return array
 
     samples = [program(lambda tf: [_temporary(tf)])]

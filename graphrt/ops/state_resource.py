@@ -1,6 +1,7 @@
 """Resource variables: a handle, reads that are snapshots, and the ops that write through the handle.
 
-The handle is the VariableState. A read is the array itself: an update that meets a reader's array copies it first.
+The handle is the VariableState. A read is the array itself: an update that meets a reader's array copies it
+first.
 """
 
 from __future__ import annotations
@@ -28,8 +29,15 @@ def held(s: ShapeContext, i: int) -> TensorShape:
     return UNKNOWN if handle is None else handle[1]
 
 
-@op("VarHandleOp() -> resource: resource", container="string = ''", shared_name="string = ''", debug_name="string = ''",
-    dtype="type", shape="shape", allowed_devices="list(string) = []")
+@op(
+    "VarHandleOp() -> resource: resource",
+    container="string = ''",
+    shared_name="string = ''",
+    debug_name="string = ''",
+    dtype="type",
+    shape="shape",
+    allowed_devices="list(string) = []",
+)
 class VarHandleOp:
     """The handle of a resource variable."""
 
@@ -47,7 +55,10 @@ class VarHandleOp:
     def compute(self, k: KernelContext) -> VariableState:
         return self.hoist(k)
 
-    samples = [program(lambda tf: _read(tf, [1.0, 2.0])), program(lambda tf: _read(tf, ["a", "bc"]), why="text")]
+    samples = [
+        program(lambda tf: _read(tf, [1.0, 2.0])),
+        program(lambda tf: _read(tf, ["a", "bc"]), why="text"),
+    ]
 
 
 def _read(tf: Any, value: Any) -> list[Any]:
@@ -92,16 +103,25 @@ class AssignVariableOp:
     def compute(self, k: KernelContext, resource: VariableState, value: Any) -> tuple[()]:
         if k.attrs["validate_shape"] and not resource.shape.is_compatible_with(TensorShape.of(value.shape)):
             raise InvalidArgumentError(
-                None, None, f"Assign to a variable with shape {list(resource.shape.sizes)} from a value of shape "
-                f"{list(value.shape)} is not possible: '{resource.name}' keeps its shape (validate_shape)")
+                None,
+                None,
+                f"Assign to a variable with shape {list(resource.shape.sizes)} from a value of shape "
+                f"{list(value.shape)} is not possible: '{resource.name}' keeps its shape (validate_shape)",
+            )
         resource.assign(value, k.xp)
         return ()
 
-    samples = [on_resource([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=[3.0, 4.0])),
-               on_resource([], lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=tf.constant([], tf.float32)),
-                           dtype="float32", why="empty"),
-               on_resource(2, lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=5, validate_shape=True)),
-               on_resource(["a"], lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=["bcd"]), why="text")]
+    samples = [
+        on_resource([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=[3.0, 4.0])),
+        on_resource(
+            [],
+            lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=tf.constant([], tf.float32)),
+            dtype="float32",
+            why="empty",
+        ),
+        on_resource(2, lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=5, validate_shape=True)),
+        on_resource(["a"], lambda tf, v: tf.raw_ops.AssignVariableOp(resource=v, value=["bcd"]), why="text"),
+    ]
 
 
 class AssignUpdateVariable:
@@ -133,8 +153,10 @@ class AssignAddVariableOp(AssignUpdateVariable):
     """Adds `value` to a resource variable."""
 
     ufunc = "add"
-    samples = [on_resource([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignAddVariableOp(resource=v, value=[3.0, 4.0])),
-               on_resource(5, *[lambda tf, v: tf.raw_ops.AssignAddVariableOp(resource=v, value=2)] * 2)]
+    samples = [
+        on_resource([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignAddVariableOp(resource=v, value=[3.0, 4.0])),
+        on_resource(5, *[lambda tf, v: tf.raw_ops.AssignAddVariableOp(resource=v, value=2)] * 2),
+    ]
 
 
 @op("AssignSubVariableOp(resource: resource, value: dtype)", dtype="type")
@@ -142,7 +164,9 @@ class AssignSubVariableOp(AssignUpdateVariable):
     """Subtracts `value` from a resource variable."""
 
     ufunc = "subtract"
-    samples = [on_resource([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignSubVariableOp(resource=v, value=[3.0, 4.0]))]
+    samples = [
+        on_resource([1.0, 2.0], lambda tf, v: tf.raw_ops.AssignSubVariableOp(resource=v, value=[3.0, 4.0]))
+    ]
 
 
 @op("VarIsInitializedOp(resource: resource) -> is_initialized: bool")
@@ -186,7 +210,11 @@ class DestroyResourceOp:
     def compute(self, k: KernelContext, resource: Any) -> tuple[()]:
         is_gone = isinstance(resource, VariableState) and resource.array is None
         if is_gone and not k.attrs["ignore_lookup_error"]:
-            raise NotFoundError(None, None, f"resource '{resource.name}' does not exist: it was destroyed, or never initialised")
+            raise NotFoundError(
+                None,
+                None,
+                f"resource '{resource.name}' does not exist: it was destroyed, or never initialised",
+            )
         resource.close()
         return ()
 
@@ -214,8 +242,10 @@ class VariableShape:
     def compute(self, k: KernelContext, input: VariableState) -> Any:
         return np.array(input.read().shape, k.dtype)
 
-    samples = [on_resource([[1.0, 2.0]], lambda tf, v: tf.raw_ops.VariableShape(input=v)),
-               on_resource(1.0, lambda tf, v: tf.raw_ops.VariableShape(input=v, out_type=tf.int64), why="scalar")]
+    samples = [
+        on_resource([[1.0, 2.0]], lambda tf, v: tf.raw_ops.VariableShape(input=v)),
+        on_resource(1.0, lambda tf, v: tf.raw_ops.VariableShape(input=v, out_type=tf.int64), why="scalar"),
+    ]
 
 
 @op("ResourceCountUpTo(resource: resource) -> output: T", limit="int", T=INDEX)
@@ -232,7 +262,9 @@ class ResourceCountUpTo:
     def compute(self, k: KernelContext, resource: VariableState) -> Any:
         return count_up(resource, k.attrs["limit"])
 
-    samples = [on_resource(3, *[lambda tf, v: tf.raw_ops.ResourceCountUpTo(resource=v, limit=9, T=tf.int32)] * 2)]
+    samples = [
+        on_resource(3, *[lambda tf, v: tf.raw_ops.ResourceCountUpTo(resource=v, limit=9, T=tf.int32)] * 2)
+    ]
 
 
 def variable_shape(handle: Tensor) -> Tensor:
@@ -243,8 +275,13 @@ def variable_shape(handle: Tensor) -> Tensor:
     return raw.VariableShape(handle)
 
 
-@op("ResourceGather(resource: resource, indices: Tindices) -> output: dtype", batch_dims="int = 0",
-    validate_indices="bool = True", dtype="type", Tindices=INDEX)
+@op(
+    "ResourceGather(resource: resource, indices: Tindices) -> output: dtype",
+    batch_dims="int = 0",
+    validate_indices="bool = True",
+    dtype="type",
+    Tindices=INDEX,
+)
 class ResourceGather:
     """Rows of a resource variable, picked by `indices` along axis `batch_dims`, without reading the rest."""
 
@@ -256,8 +293,15 @@ class ResourceGather:
         if params.sizes is None or indices.sizes is None:
             return UNKNOWN
         if params.rank <= batch or indices.rank < batch:
-            raise ValueError(f"batch_dims={batch} does not fit a variable of shape {params} and indices of shape {indices}")
-        return params[:batch].merge_with(indices[:batch]).concatenate(indices[batch:]).concatenate(params[batch + 1:])
+            raise ValueError(
+                f"batch_dims={batch} does not fit a variable of shape {params} and indices of shape {indices}"
+            )
+        return (
+            params[:batch]
+            .merge_with(indices[:batch])
+            .concatenate(indices[batch:])
+            .concatenate(params[batch + 1 :])
+        )
 
     def bind(self, k: KernelContext) -> Any:
         xp, batch = k.xp, k.attrs["batch_dims"]
@@ -268,8 +312,10 @@ class ResourceGather:
                 _check_indices(k, indices, params.shape[batch], resource.name)
                 if batch == 0:
                     return xp.take(params, indices, axis=0)
-                grid = [xp.arange(n).reshape((-1,) + (1,) * (indices.ndim - 1 - i))
-                        for i, n in enumerate(params.shape[:batch])]
+                grid = [
+                    xp.arange(n).reshape((-1,) + (1,) * (indices.ndim - 1 - i))
+                    for i, n in enumerate(params.shape[:batch])
+                ]
                 return params[(*grid, indices)]
 
         return gather
@@ -277,30 +323,53 @@ class ResourceGather:
     def gradient(self, op: Any, dy: Tensor) -> list[Any]:
         handle, indices = op.inputs
         if op.attrs["batch_dims"]:
-            raise NotImplementedError("ResourceGather has a gradient for batch_dims=0 only: tf.gather(variable.read_value(), "
-                                      "indices, batch_dims=...) has one for all")
+            raise NotImplementedError(
+                "ResourceGather has a gradient for batch_dims=0 only: tf.gather(variable.read_value(), "
+                "indices, batch_dims=...) has one for all"
+            )
         shape = variable_shape(handle)
         n = raw.ExpandDims(raw.Size(indices), 0)
         values = raw.Reshape(dy, raw.ConcatV2([n, raw.StridedSlice(shape, [1], [0], [1], end_mask=1)], 0))
         return [IndexedSlices(values, raw.Reshape(indices, n), shape), None]
 
-    samples = [on_resource([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
-                           lambda tf, v: tf.raw_ops.ResourceGather(resource=v, indices=[[2, 0], [1, 2]], dtype=tf.float32)),
-               on_resource([1, 2, 3], lambda tf, v: tf.raw_ops.ResourceGather(
-                   resource=v, indices=tf.constant(2, tf.int64), dtype=tf.int32), why="a scalar index"),
-               on_resource([[1.0, 2.0], [3.0, 4.0]], lambda tf, v: tf.raw_ops.ResourceGather(
-                   resource=v, indices=[[1], [0]], dtype=tf.float32, batch_dims=1)),
-               on_resource([[1.0, 2.0], [3.0, 4.0]], lambda tf, v: tf.raw_ops.ResourceGather(
-                   resource=v, indices=tf.constant([], tf.int32), dtype=tf.float32), why="empty")]
+    samples = [
+        on_resource(
+            [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+            lambda tf, v: tf.raw_ops.ResourceGather(resource=v, indices=[[2, 0], [1, 2]], dtype=tf.float32),
+        ),
+        on_resource(
+            [1, 2, 3],
+            lambda tf, v: tf.raw_ops.ResourceGather(
+                resource=v, indices=tf.constant(2, tf.int64), dtype=tf.int32
+            ),
+            why="a scalar index",
+        ),
+        on_resource(
+            [[1.0, 2.0], [3.0, 4.0]],
+            lambda tf, v: tf.raw_ops.ResourceGather(
+                resource=v, indices=[[1], [0]], dtype=tf.float32, batch_dims=1
+            ),
+        ),
+        on_resource(
+            [[1.0, 2.0], [3.0, 4.0]],
+            lambda tf, v: tf.raw_ops.ResourceGather(
+                resource=v, indices=tf.constant([], tf.int32), dtype=tf.float32
+            ),
+            why="empty",
+        ),
+    ]
 
 
 def _check_indices(k: KernelContext, indices: Any, n: int, name: str) -> None:
-    """Raise InvalidArgumentError where an index is outside [0, n). A GPU does not stop for it, as in TensorFlow."""
+    """Raise InvalidArgumentError where an index is outside [0, n). A GPU does not stop for it, as in
+    TensorFlow."""
     if k.xp is np and indices.size and (indices.min() < 0 or indices.max() >= n):
         flat = indices.reshape(-1)
         at = int(np.argmax((flat < 0) | (flat >= n)))
         where = ",".join(str(i) for i in np.unravel_index(at, indices.shape)) if indices.ndim else ""
-        raise InvalidArgumentError(None, None, f"indices[{where}] = {flat[at]} is not in [0, {n}) (variable '{name}')")
+        raise InvalidArgumentError(
+            None, None, f"indices[{where}] = {flat[at]} is not in [0, {n}) (variable '{name}')"
+        )
 
 
 @op("ResourceGatherNd(resource: resource, indices: Tindices) -> output: dtype", dtype="type", Tindices=INDEX)
@@ -315,8 +384,11 @@ class ResourceGatherNd:
         if params.sizes is None or indices.sizes is None or indices.sizes[-1] is None:
             return UNKNOWN
         if indices.sizes[-1] > params.rank:
-            raise ValueError(f"indices of shape {indices} pick along {indices.sizes[-1]} axes of a variable of shape {params}")
-        return indices[:-1].concatenate(params[indices.sizes[-1]:])
+            raise ValueError(
+                f"indices of shape {indices} pick along {indices.sizes[-1]} axes of a variable of shape "
+                f"{params}"
+            )
+        return indices[:-1].concatenate(params[indices.sizes[-1] :])
 
     def compute(self, k: KernelContext, resource: VariableState, indices: Any) -> Any:
         with resource.lock:
@@ -336,7 +408,15 @@ class ResourceGatherNd:
             return [IndexedSlices(dy, raw.Squeeze(indices, squeeze_dims=[-1]), shape), None]
         return [raw.ScatterNd(indices, dy, shape), None]
 
-    samples = [on_resource([[1.0, 2.0], [3.0, 4.0]], lambda tf, v: tf.raw_ops.ResourceGatherNd(
-                   resource=v, indices=[[1, 0], [0, 1], [1, 0]], dtype=tf.float32)),
-               on_resource([[1.0, 2.0], [3.0, 4.0]], lambda tf, v: tf.raw_ops.ResourceGatherNd(
-                   resource=v, indices=[[[1]], [[0]]], dtype=tf.float32))]
+    samples = [
+        on_resource(
+            [[1.0, 2.0], [3.0, 4.0]],
+            lambda tf, v: tf.raw_ops.ResourceGatherNd(
+                resource=v, indices=[[1, 0], [0, 1], [1, 0]], dtype=tf.float32
+            ),
+        ),
+        on_resource(
+            [[1.0, 2.0], [3.0, 4.0]],
+            lambda tf, v: tf.raw_ops.ResourceGatherNd(resource=v, indices=[[[1]], [[0]]], dtype=tf.float32),
+        ),
+    ]

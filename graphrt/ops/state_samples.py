@@ -1,4 +1,5 @@
-"""Programs that the samples of ops with state are made of: a variable, updates to it in order, and what it then holds."""
+"""Programs that the samples of ops with state are made of: a variable, updates to it in order, and what it
+then holds."""
 
 from __future__ import annotations
 
@@ -8,18 +9,29 @@ from typing import Any
 from graphrt.core.samples import Program, program
 
 
-def on_ref(value: Any, *updates: Callable[[Any, Any], Any], dtype: str | None = None, why: str = "") -> Program:
-    """A ref variable of `value`; each `update(tf, reference)` gives what a step fetches, then the variable is read."""
+def on_ref(
+    value: Any, *updates: Callable[[Any, Any], Any], dtype: str | None = None, why: str = ""
+) -> Program:
+    """A ref variable of `value`; each `update(tf, reference)` gives what a step fetches, then the variable is
+    read."""
     return _on(False, value, updates, dtype, why)
 
 
-def on_resource(value: Any, *updates: Callable[[Any, Any], Any], dtype: str | None = None, why: str = "") -> Program:
-    """A resource variable of `value`; each `update(tf, handle)` gives what a step fetches, then the variable is read."""
+def on_resource(
+    value: Any, *updates: Callable[[Any, Any], Any], dtype: str | None = None, why: str = ""
+) -> Program:
+    """A resource variable of `value`; each `update(tf, handle)` gives what a step fetches, then the variable
+    is read."""
     return _on(True, value, updates, dtype, why)
 
 
-def _on(use_resource: bool, value: Any, updates: tuple[Callable[[Any, Any], Any], ...], dtype: str | None,
-        why: str) -> Program:
+def _on(
+    use_resource: bool,
+    value: Any,
+    updates: tuple[Callable[[Any, Any], Any], ...],
+    dtype: str | None,
+    why: str,
+) -> Program:
     def build(tf: Any) -> list[Any]:
         kind = None if dtype is None else getattr(tf, dtype)
         variable = tf.Variable(value, dtype=kind, use_resource=use_resource)

@@ -104,15 +104,18 @@ _SEEDS = (np.array([1, 2], np.int64), np.array([-7, 2**31 - 1], np.int32))
 _KEY, _COUNTER = np.array([2**63 + 5], np.uint64), np.array([3, 2**40], np.uint64)
 
 
-def _seeded_samples(*rest: Any, dtypes: tuple[str, ...] = ()) -> list[Any]:
-    each = [{"dtype": d} for d in dtypes] or [{}]
-    return [sample([5, 3], seed, *rest, atol=1e-6, **attrs) for attrs in each for seed in _SEEDS]
-
-
-def _keyed_samples(*rest: Any, dtypes: tuple[str, ...] = ()) -> list[Any]:
+# numeric=False: a value drawn by rejection jumps where a try is accepted or not, which no gradient has.
+def _seeded_samples(*rest: Any, dtypes: tuple[str, ...] = (), numeric: bool = True) -> list[Any]:
     each = [{"dtype": d} for d in dtypes] or [{}]
     return [
-        sample([5, 3], _KEY, _COUNTER, alg, *rest, atol=1e-6, **attrs)
+        sample([5, 3], seed, *rest, atol=1e-6, numeric=numeric, **attrs) for attrs in each for seed in _SEEDS
+    ]
+
+
+def _keyed_samples(*rest: Any, dtypes: tuple[str, ...] = (), numeric: bool = True) -> list[Any]:
+    each = [{"dtype": d} for d in dtypes] or [{}]
+    return [
+        sample([5, 3], _KEY, _COUNTER, alg, *rest, atol=1e-6, numeric=numeric, **attrs)
         for attrs in each
         for alg in (PHILOX, AUTOMATIC)
     ]
@@ -297,7 +300,7 @@ class StatelessRandomGammaV2(_Seeded):
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         return [None, None, _ending_alpha_gradient(op.inputs[0], op.inputs[2], op.outputs[0], dy)]
 
-    samples = _seeded_samples(np.array([0.5, 1.0, 4.0], np.float32))
+    samples = _seeded_samples(np.array([0.5, 1.0, 4.0], np.float32), numeric=False)
 
 
 @op(
@@ -317,7 +320,7 @@ class StatelessRandomGammaV3(_Keyed):
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         return [None] * 4 + [_ending_alpha_gradient(op.inputs[0], op.inputs[4], op.outputs[0], dy)]
 
-    samples = _keyed_samples(np.array([0.5, 1.0, 4.0]))
+    samples = _keyed_samples(np.array([0.5, 1.0, 4.0]), numeric=False)
 
 
 def _key_counter(seed: Any) -> tuple[np.ndarray, np.ndarray]:

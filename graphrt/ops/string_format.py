@@ -58,7 +58,8 @@ def _elements(array: Any, dtype: DType) -> list[Any]:
 
 
 def summary(array: Any, dtype: DType, summarize: int) -> str:
-    """`array` in nested brackets; of each dimension the first and last `summarize` items, all where that is negative."""
+    """`array` in nested brackets; of each dimension the first and last `summarize` items, all where that is
+    negative."""
     items = _elements(array, dtype)
     ends = len(items) if summarize < 0 else min(summarize, len(items))
     write, shape = writer(dtype, quotes=True), array.shape
@@ -175,7 +176,8 @@ _printing = threading.Lock()
     summarize="int = 3",
 )
 class Print:
-    """`input`; prints `message` and the first elements of `data` to standard error, the first `first_n` times."""
+    """`input`; prints `message` and the first elements of `data` to standard error, the first `first_n`
+    times."""
 
     stateful = True
     cpu_only = True
@@ -220,7 +222,8 @@ class Print:
 
 @op("PrintV2(input: string)", output_stream="string = 'stderr'", end="string = '\\n'")
 class PrintV2:
-    """Prints a string to `output_stream`: stdout, stderr, log(info), log(warning), log(error) or a file://path."""
+    """Prints a string to `output_stream`: stdout, stderr, log(info), log(warning), log(error) or a
+    file://path."""
 
     stateful = True
     cpu_only = True

@@ -1,6 +1,8 @@
-"""Hashes of byte strings whose values are part of the interface: hash buckets must not change between programs.
+"""Hashes of byte strings whose values are part of the interface: hash buckets must not change between
+programs.
 
-`fingerprint64` is FarmHash's Fingerprint64, `murmur64` MurmurHash64A with TensorFlow's seed, `siphash` SipHash-2-4.
+`fingerprint64` is FarmHash's Fingerprint64, `murmur64` MurmurHash64A with TensorFlow's seed, `siphash`
+SipHash-2-4.
 """
 
 from __future__ import annotations
@@ -248,7 +250,8 @@ class StringToHashBucket(_ToBucket):
 
 @op("StringToHashBucketStrong(input: string) -> output: int64", num_buckets="int >= 1", key="list(int)")
 class StringToHashBucketStrong(_ToBucket):
-    """For each string a bucket in [0, num_buckets), by SipHash under `key`: hard to make collide on purpose."""
+    """For each string a bucket in [0, num_buckets), by SipHash under `key`: hard to make collide on
+    purpose."""
 
     def hash_of(self, attrs: dict[str, Any]) -> Callable[[bytes], int]:
         key = attrs["key"]

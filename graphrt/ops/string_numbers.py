@@ -109,7 +109,8 @@ class StringToNumber:
     fill="string = ''",
 )
 class AsString:
-    """Each element as text: by %f (%e, %g with `scientific`, `shortest`), with `precision`, in `width` filled with `fill`."""
+    """Each element as text: by %f (%e, %g with `scientific`, `shortest`), with `precision`, in `width`
+    filled with `fill`."""
 
     cpu_only = True
     not_differentiable = True
@@ -219,7 +220,8 @@ class DecodeRaw:
     out_type=(half, float32, float64, int32, uint16, uint8, int16, int8, int64, bfloat16),
 )
 class DecodePaddedRaw:
-    """The first `fixed_length` bytes of each string, filled up with zeros, as numbers along a new last dimension."""
+    """The first `fixed_length` bytes of each string, filled up with zeros, as numbers along a new last
+    dimension."""
 
     cpu_only = True
     not_differentiable = True
@@ -366,7 +368,8 @@ class DecodeCSV:
                 len(default.sizes) > 1 or (default.sizes and (default.sizes[0] or 0) > 1)
             ):
                 raise ValueError(
-                    f"Shape of a default must be a length-0 or length-1 vector, or a scalar, not {default} (record_defaults"
+                    "Shape of a default must be a length-0 or length-1 vector, or a scalar, not "
+                    f"{default} (record_defaults"
                     f"[{i}])"
                 )
         return [records] * len(record_defaults)
@@ -378,7 +381,8 @@ class DecodeCSV:
             raise ValueError(f"field_delim should be only 1 char, not {delimiter!r}")
         if chosen and (len(chosen) != n or any(b <= a for a, b in zip(chosen, chosen[1:])) or chosen[0] < 0):
             raise ValueError(
-                f"select_cols {chosen} must be strictly increasing column numbers, one for each of the {n} defaults"
+                f"select_cols {chosen} must be strictly increasing column numbers, one for each of the "
+                f"{n} defaults"
             )
         columns: list[list[Any]] = [[] for _ in range(n)]
         for i, record in enumerate(records.reshape(-1).tolist()):

@@ -1,6 +1,7 @@
 """Regular expressions in RE2's syntax, which programs write, run by Python's `re`.
 
-`compiled` translates what the two spell differently and refuses what RE2 does not have (lookaround, back references),
+`compiled` translates what the two spell differently and refuses what RE2 does not have (lookaround, back
+references),
 so that a pattern means the same here as in TensorFlow.
 """
 
@@ -57,7 +58,8 @@ def _bad(pattern: str, why: str) -> InvalidArgumentError:
 
 @lru_cache(maxsize=64)
 def _category(name: str) -> str:
-    """The characters of a general category (L, Nd, ...), as the inside of a character class; '' for no such category."""
+    """The characters of a general category (L, Nd, ...), as the inside of a character class; '' for no such
+    category."""
     ranges: list[list[int]] = []
     for code in range(sys.maxunicode + 1):
         if unicodedata.category(chr(code)).startswith(name):
@@ -146,7 +148,8 @@ class _Translator:
             inside = _category(name)
             if not inside:
                 raise self.fail(
-                    f"invalid character class range: \\{category[0]} (general categories are supported, scripts not)"
+                    f"invalid character class range: \\{category[0]} (general categories are "
+                    "supported, scripts not)"
                 )
             negated = (c == "P") != (category[1] == "^")
             if in_class and negated:

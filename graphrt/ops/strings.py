@@ -121,7 +121,8 @@ class ReduceJoin:
 
 
 @op(
-    "UnsortedSegmentJoin(inputs: string, segment_ids: Tindices, num_segments: Tnumsegments) -> output: string",
+    "UnsortedSegmentJoin(inputs: string, segment_ids: Tindices, num_segments: Tnumsegments) -> output: "
+    "string",
     separator="string = ''",
     Tindices="type in {int32,int64}",
     Tnumsegments="type in {int32,int64} = int32",
@@ -192,7 +193,8 @@ def _sparse_matrix_of(input: TensorShape, separator: TensorShape) -> list[Tensor
     skip_empty="bool = True",
 )
 class StringSplit:
-    """Each string cut at every byte of `delimiter` (into single bytes, where that is empty); a sparse matrix."""
+    """Each string cut at every byte of `delimiter` (into single bytes, where that is empty); a sparse
+    matrix."""
 
     cpu_only = True
     not_differentiable = True
@@ -229,7 +231,8 @@ class StringSplit:
     maxsplit="int = -1",
 )
 class StringSplitV2:
-    """Each string split as by Python's split: at `sep`, or at runs of whitespace where that is empty; a sparse matrix."""
+    """Each string split as by Python's split: at `sep`, or at runs of whitespace where that is empty; a
+    sparse matrix."""
 
     cpu_only = True
 
@@ -356,7 +359,8 @@ def _cut(item: bytes, pos: int, n: int, by_character: bool) -> bytes | None:
 
 @op("Substr(input: string, pos: T, len: T) -> output: string", T="type in {int32,int64}", unit=UNIT)
 class Substr:
-    """`len` bytes or characters of each string from `pos` on, which counts from the end where it is negative."""
+    """`len` bytes or characters of each string from `pos` on, which counts from the end where it is
+    negative."""
 
     cpu_only = True
 

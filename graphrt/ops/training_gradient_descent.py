@@ -14,7 +14,9 @@ from graphrt.ops.training_update import Update, training_op
 class GradientDescent(Update):
     """var -= delta * alpha."""
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var,), (a,), (alpha,) = arrays, scratch, scalars
         xp.multiply(grad, alpha, a)
         xp.subtract(var, a, var)
@@ -22,9 +24,12 @@ class GradientDescent(Update):
 
 @training_op("Momentum", slots="accum", inputs="lr grad momentum", use_nesterov="bool = False")
 class Momentum(Update):
-    """accum = accum * momentum + grad; var -= accum * lr, or with Nesterov's look ahead grad * lr + accum * momentum * lr."""
+    """accum = accum * momentum + grad; var -= accum * lr, or with Nesterov's look ahead grad * lr + accum *
+    momentum * lr."""
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, accum), (a,), (lr, momentum) = arrays, scratch, scalars
         xp.multiply(accum, momentum, accum)
         xp.add(accum, grad, accum)
@@ -37,13 +42,18 @@ class Momentum(Update):
         xp.subtract(var, a, var)
 
 
-@training_op("KerasMomentum", slots="accum", inputs="lr grad momentum", ref=False, use_nesterov="bool = False")
+@training_op(
+    "KerasMomentum", slots="accum", inputs="lr grad momentum", ref=False, use_nesterov="bool = False"
+)
 class KerasMomentum(Update):
-    """accum = accum * momentum - grad * lr; var += accum, or with Nesterov's look ahead accum * momentum - grad * lr."""
+    """accum = accum * momentum - grad * lr; var += accum, or with Nesterov's look ahead accum * momentum -
+    grad * lr."""
 
     scratch = 2
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, accum), (a, b), (lr, momentum) = arrays, scratch, scalars
         xp.multiply(grad, lr, a)
         xp.multiply(accum, momentum, accum)
@@ -66,7 +76,9 @@ class RMSProp(Update):
 
     scratch = 2
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, ms, mom), (a, b), (lr, one_less_rho, momentum, epsilon) = arrays, scratch, scalars
         xp.multiply(grad, grad, a)
         xp.subtract(a, ms, a)
@@ -83,7 +95,9 @@ class CenteredRMSProp(Update):
     scratch = 2
     prepare = RMSProp.prepare
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, mg, ms, mom), (a, b), (lr, one_less_rho, momentum, epsilon) = arrays, scratch, scalars
         xp.multiply(grad, grad, a)
         xp.subtract(a, ms, a)
@@ -114,7 +128,9 @@ class AddSign(Update):
 
     scratch = 2
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, m), (a, b), (lr, alpha, sign_decay, beta) = arrays, scratch, scalars
         _agreement(xp, m, beta, grad, a, b)
         xp.multiply(a, sign_decay, a)
@@ -130,7 +146,9 @@ class PowerSign(Update):
 
     scratch = 2
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, m), (a, b), (lr, logbase, sign_decay, beta) = arrays, scratch, scalars
         _agreement(xp, m, beta, grad, a, b)
         xp.multiply(a, logbase * sign_decay, a)

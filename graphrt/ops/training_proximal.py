@@ -1,4 +1,5 @@
-"""Steps with L1 and L2 penalties: proximal descent, Adagrad's dual averaging, Ftrl. TensorFlow's arithmetic in its order."""
+"""Steps with L1 and L2 penalties: proximal descent, Adagrad's dual averaging, Ftrl. TensorFlow's arithmetic
+in its order."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ def _shrink(xp: Any, var: Any, threshold: Any, divisor: Any, a: Any, b: Any) -> 
     if threshold is not None:
         xp.abs(var, a)
         xp.subtract(a, threshold, a)
-        xp.maximum(a, 0, a)
+        xp.maximum(a, 0, out=a)
         xp.sign(var, b)
         xp.multiply(a, b, var)
     xp.divide(var, divisor, var)
@@ -24,7 +25,9 @@ class ProximalGradientDescent(Update):
 
     scratch = 2
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var,), (a, b), (alpha, l1, l2) = arrays, scratch, scalars
         xp.multiply(grad, alpha, a)
         xp.subtract(var, a, var)
@@ -33,12 +36,14 @@ class ProximalGradientDescent(Update):
 
 @training_op("ProximalAdagrad", slots="accum", inputs="lr l1 l2 grad")
 class ProximalAdagrad(Update):
-    """accum += grad²; with the rate lr / √accum, var -= grad * rate, then shrunk towards 0 by rate * l1 and divided by
-    1 + l2 * rate."""
+    """accum += grad²; with the rate lr / √accum, var -= grad * rate, then shrunk towards 0 by rate * l1 and
+    divided by 1 + l2 * rate."""
 
     scratch = 4
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, accum), (a, b, rate, threshold), (lr, l1, l2) = arrays, scratch, scalars
         xp.multiply(grad, grad, a)
         xp.add(accum, a, accum)
@@ -52,7 +57,9 @@ class ProximalAdagrad(Update):
         _shrink(xp, var, threshold if l1 > 0 else None, rate, a, b)
 
 
-@training_op("AdagradDA", slots="gradient_accumulator gradient_squared_accumulator", inputs="grad lr l1 l2 global_step")
+@training_op(
+    "AdagradDA", slots="gradient_accumulator gradient_squared_accumulator", inputs="grad lr l1 l2 global_step"
+)
 class AdagradDA(Update):
     """Sums g of gradients and gg of their squares; var = -lr * sign(g) * max(|g| - l1 * global_step, 0) /
     (l2 * global_step * lr + √gg)."""
@@ -64,7 +71,9 @@ class AdagradDA(Update):
         steps = lr.dtype.type(global_step)
         return lr, (steps * l1 if l1 > 0 else None), l2 * (steps * lr)
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, g, gg), (a, b), (lr, threshold, ridge) = arrays, scratch, scalars
         xp.add(g, grad, g)
         xp.multiply(grad, grad, a)
@@ -74,7 +83,7 @@ class AdagradDA(Update):
         else:
             xp.abs(g, a)
             xp.subtract(a, threshold, a)
-            xp.maximum(a, 0, a)
+            xp.maximum(a, 0, out=a)
             xp.sign(g, b)
             xp.multiply(b, -lr, b)
             xp.multiply(b, a, b)
@@ -84,13 +93,15 @@ class AdagradDA(Update):
 
 
 class FtrlUpdate(Update):
-    """Follow the regularised leader. With n = accum + grad² and p(x) = x ** -lr_power: linear += grad + 2 * l2_shrinkage
-    * var - (p(n) - p(accum)) / lr * var; var = (l1 * sign(linear) - linear) / (p(n) / lr + 2 * l2) where |linear| > l1,
-    else 0. With multiply_linear_by_lr, linear is kept multiplied by lr."""
+    """Follow the regularised leader. With n = accum + grad² and p(x) = x ** -lr_power: linear += grad + 2 *
+    l2_shrinkage * var - (p(n) - p(accum)) / lr * var; var = (l1 * sign(linear) - linear) / (p(n) / lr + 2 *
+    l2) where |linear| > l1, else 0. With multiply_linear_by_lr, linear is kept multiplied by lr."""
 
     scratch = 4
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         (var, accum, linear), (a, b, c, new), (lr, l1, l2, shrinkage, lr_power) = arrays, scratch, scalars
         is_scaled = attrs["multiply_linear_by_lr"]
         xp.multiply(grad, grad, new)
@@ -130,7 +141,9 @@ def _power(xp: Any, x: Any, lr_power: Any, out: Any) -> None:
         xp.power(x, -lr_power, out)
 
 
-@training_op("Ftrl", slots="accum linear", inputs="grad lr l1 l2 lr_power", multiply_linear_by_lr="bool = False")
+@training_op(
+    "Ftrl", slots="accum linear", inputs="grad lr l1 l2 lr_power", multiply_linear_by_lr="bool = False"
+)
 class Ftrl(FtrlUpdate):
     __doc__ = FtrlUpdate.__doc__
 
@@ -139,7 +152,11 @@ class Ftrl(FtrlUpdate):
         return lr, l1, l2, None, lr_power
 
 
-@training_op("FtrlV2", slots="accum linear", inputs="grad lr l1 l2 l2_shrinkage lr_power",
-             multiply_linear_by_lr="bool = False")
+@training_op(
+    "FtrlV2",
+    slots="accum linear",
+    inputs="grad lr l1 l2 l2_shrinkage lr_power",
+    multiply_linear_by_lr="bool = False",
+)
 class FtrlV2(FtrlUpdate):
     __doc__ = FtrlUpdate.__doc__

@@ -5,12 +5,13 @@
         scratch = 1
         def step(self, xp, attrs, scratch, arrays, grad, scalars): ...
 
-registers ApplyMomentum, ResourceApplyMomentum, SparseApplyMomentum and ResourceSparseApplyMomentum. `step` gets flat
-arrays of one length: the variable and its slots, which it writes, the gradient, which it does not, and as much scratch
-as it asks for. It is called once a block that fits a cache, so that one pass over memory serves all of its arithmetic.
+registers ApplyMomentum, ResourceApplyMomentum, SparseApplyMomentum and ResourceSparseApplyMomentum. `step`
+gets flat arrays of one length: the variable and its slots, which it writes, the gradient, which it does not,
+and as much scratch as it asks for. It is called once a block that fits a cache, so that one pass over memory
+serves all of its arithmetic.
 
-A sparse form gathers the rows that its indices pick, takes the step on them, and puts them back; equal indices count
-one after the other.
+A sparse form gathers the rows that its indices pick, takes the step on them, and puts them back; equal
+indices count one after the other.
 """
 
 from __future__ import annotations
@@ -56,16 +57,19 @@ class Update:
     is_resource = False
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
-        """What `step` gets as `scalars`: computed once, not once a block. By default the scalar inputs in order."""
+        """What `step` gets as `scalars`: computed once, not once a block. By default the scalar inputs in
+        order."""
         return scalars
 
-    def step(self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any) -> None:
+    def step(
+        self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
+    ) -> None:
         raise NotImplementedError
 
     def shape(self, s: ShapeContext, *shapes: TensorShape) -> Any:
         known = [held(s, i) if self.is_resource else shapes[i] for i in range(self.n_states)]
         whole = known[0]
-        for name, shape in zip(self.names[1:self.n_states], known[1:]):
+        for name, shape in zip(self.names[1 : self.n_states], known[1:]):
             if not whole.is_compatible_with(shape):
                 raise ValueError(f"var {whole} and {name} {shape} do not have the same shape")
             whole = whole.merge_with(shape)
@@ -82,7 +86,12 @@ class Update:
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         xp, attrs = k.xp, k.attrs
-        n_states, grad_at, indices_at, scalar_at = self.n_states, self.grad_at, self.indices_at, self.scalar_at
+        n_states, grad_at, indices_at, scalar_at = (
+            self.n_states,
+            self.grad_at,
+            self.indices_at,
+            self.scalar_at,
+        )
         apply = _blocks(self, xp, attrs, _Scratch(xp, k.attrs["T"].np, self.scratch))
         is_resource, names = self.is_resource, self.names
 
@@ -127,19 +136,24 @@ def _scalars(names: tuple[str, ...], inputs: tuple[Any, ...], at: tuple[int, ...
     scalars = [inputs[i] for i in at]
     for i, value in zip(at, scalars):
         if value.ndim:
-            raise InvalidArgumentError(None, None, f"{names[i]} is not a scalar: it has shape {list(value.shape)}")
+            raise InvalidArgumentError(
+                None, None, f"{names[i]} is not a scalar: it has shape {list(value.shape)}"
+            )
     return scalars
 
 
-def _unlike(k: KernelContext, name: str, shape: tuple[int, ...], var: VariableState,
-            wanted: tuple[int, ...]) -> InvalidArgumentError:
-    return InvalidArgumentError(None, None, f"{k.type}: {name} has shape {list(shape)}; variable '{var.name}' takes "
-                                f"{list(wanted)}")
+def _unlike(
+    k: KernelContext, name: str, shape: tuple[int, ...], var: VariableState, wanted: tuple[int, ...]
+) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        None, None, f"{k.type}: {name} has shape {list(shape)}; variable '{var.name}' takes {list(wanted)}"
+    )
 
 
 @contextmanager
 def _locked(states: tuple[VariableState, ...]) -> Iterator[None]:
-    """Hold the locks of all the states, taken in one order everywhere, so that two steps cannot wait for each other."""
+    """Hold the locks of all the states, taken in one order everywhere, so that two steps cannot wait for each
+    other."""
     with ExitStack() as held_locks:
         for state in sorted(states, key=id):
             held_locks.enter_context(state.lock)
@@ -161,7 +175,9 @@ class _Scratch(threading.local):
         return self._arrays
 
 
-def _blocks(update: Update, xp: Any, attrs: dict[str, Any], scratch: _Scratch) -> Callable[[list[Any], Any, Any], None]:
+def _blocks(
+    update: Update, xp: Any, attrs: dict[str, Any], scratch: _Scratch
+) -> Callable[[list[Any], Any, Any], None]:
     step = update.step
 
     def apply(arrays: list[Any], grad: Any, scalars: Any) -> None:
@@ -175,23 +191,32 @@ def _blocks(update: Update, xp: Any, attrs: dict[str, Any], scratch: _Scratch) -
         for start in range(0, size, BLOCK):
             stop = start + BLOCK
             if stop > size:
-                work = [w[:size - start] for w in work]
+                work = [w[: size - start] for w in work]
             step(xp, attrs, work, [array[start:stop] for array in flat], grad[start:stop], scalars)
 
     return apply
 
 
-def training_op(name: str, inputs: str, slots: str = "", ref: bool = True, dense: bool = True, sparse: bool = True,
-                sparse_inputs: str = "", **attrs: str) -> Callable[[type], type]:
+def training_op(
+    name: str,
+    inputs: str,
+    slots: str = "",
+    ref: bool = True,
+    dense: bool = True,
+    sparse: bool = True,
+    sparse_inputs: str = "",
+    **attrs: str,
+) -> Callable[[type], type]:
     """Register the decorated Update as the Apply ops of an optimizer; see the module's text.
 
     Args:
-      inputs: what follows the variable and its slots, in TensorFlow's order; `grad` or `delta` is the gradient, and
-        the others are scalars.
+      inputs: what follows the variable and its slots, in TensorFlow's order; `grad` or `delta` is the
+        gradient, and the others are scalars.
       slots: names of the slots.
       ref, dense, sparse: whether there are ops on ref variables, with dense and with sparse gradients.
       sparse_inputs: `inputs` of the sparse form where its names differ.
     """
+
     def register(cls: type) -> type:
         for is_sparse in [False] * dense + [True] * sparse:
             wanted = (sparse_inputs or inputs) if is_sparse else inputs
@@ -202,8 +227,15 @@ def training_op(name: str, inputs: str, slots: str = "", ref: bool = True, dense
     return register
 
 
-def _register(cls: type, name: str, states: list[str], rest: list[str], is_sparse: bool, is_resource: bool,
-              attrs: dict[str, str]) -> None:
+def _register(
+    cls: type,
+    name: str,
+    states: list[str],
+    rest: list[str],
+    is_sparse: bool,
+    is_resource: bool,
+    attrs: dict[str, str],
+) -> None:
     full_name = f"{'Resource' if is_resource else ''}{'Sparse' if is_sparse else ''}Apply{name}"
     ordered: list[str] = []
     for item in rest:
@@ -216,39 +248,81 @@ def _register(cls: type, name: str, states: list[str], rest: list[str], is_spars
     signature = f"{full_name}({', '.join(arguments)})" + ("" if is_resource else " -> out: Ref(T)")
     names = (*states, *ordered)
     facts: dict[str, Any] = {
-        "__doc__": cls.__doc__, "n_states": len(states), "names": names, "is_resource": is_resource,
+        "__doc__": cls.__doc__,
+        "n_states": len(states),
+        "names": names,
+        "is_resource": is_resource,
         "grad_at": next(i for i, n in enumerate(names) if n in _GRADIENTS),
         "indices_at": names.index("indices") if is_sparse else None,
-        "scalar_at": tuple(i for i, n in enumerate(names) if i >= len(states) and n not in (*_GRADIENTS, "indices")),
-        "samples": _samples(full_name, states, ordered, is_sparse, is_resource, attrs)}
+        "scalar_at": tuple(
+            i for i, n in enumerate(names) if i >= len(states) and n not in (*_GRADIENTS, "indices")
+        ),
+        "samples": _samples(full_name, states, ordered, is_sparse, is_resource, attrs),
+    }
     if is_resource:
         facts["host_inputs"] = tuple(range(len(states)))
-    types: dict[str, Any] = {"T": NUMBERS, **({"Tindices": INDEX} if is_sparse else {}), "use_locking": "bool = False"}
+    types: dict[str, Any] = {
+        "T": NUMBERS,
+        **({"Tindices": INDEX} if is_sparse else {}),
+        "use_locking": "bool = False",
+    }
     op(signature, **types, **attrs)(type(full_name, (cls,), facts))
 
 
 # Scalar inputs of the samples, by name.
-_SCALARS = {"lr": 0.1, "alpha": 0.1, "rho": 0.9, "momentum": 0.8, "epsilon": 1e-3, "beta1_power": 0.81, "beta2_power": 0.98,
-            "beta1": 0.9, "beta2": 0.99, "beta": 0.9, "l1": 0.02, "l2": 0.03, "l2_shrinkage": 0.01, "lr_power": -0.5,
-            "sign_decay": 0.7, "logbase": 1.0}
+_SCALARS = {
+    "lr": 0.1,
+    "alpha": 0.1,
+    "rho": 0.9,
+    "momentum": 0.8,
+    "epsilon": 1e-3,
+    "beta1_power": 0.81,
+    "beta2_power": 0.98,
+    "beta1": 0.9,
+    "beta2": 0.99,
+    "beta": 0.9,
+    "l1": 0.02,
+    "l2": 0.03,
+    "l2_shrinkage": 0.01,
+    "lr_power": -0.5,
+    "sign_decay": 0.7,
+    "logbase": 1.0,
+}
 
 
-def _samples(full_name: str, states: list[str], ordered: list[str], is_sparse: bool, is_resource: bool,
-             attrs: dict[str, str]) -> list[Program]:
+def _samples(
+    full_name: str,
+    states: list[str],
+    ordered: list[str],
+    is_sparse: bool,
+    is_resource: bool,
+    attrs: dict[str, str],
+) -> list[Program]:
     """Two steps with each value of the boolean attrs, and the branches that scalars choose."""
-    def make(why: str, options: dict[str, Any], shape: tuple[int, ...] = (4, 3), dtype: str = "float32",
-             **scalars: float) -> Program:
+
+    def make(
+        why: str,
+        options: dict[str, Any],
+        shape: tuple[int, ...] = (4, 3),
+        dtype: str = "float32",
+        **scalars: float,
+    ) -> Program:
         values = {**_SCALARS, **scalars}
 
         def build(tf: Any) -> list[Any]:
             kind = getattr(tf, dtype)
             count = int(np.prod(shape))
             rise = np.linspace(-1.0, 1.0, count).reshape(shape)
-            variables = [tf.Variable(tf.constant(rise if i == 0 else rise ** 2 * 0.01 + 0.5 * i, kind),
-                                     use_resource=is_resource) for i in range(len(states))]
+            variables = [
+                tf.Variable(
+                    tf.constant(rise if i == 0 else rise**2 * 0.01 + 0.5 * i, kind), use_resource=is_resource
+                )
+                for i in range(len(states))
+            ]
             call: dict[str, Any] = {
-                name: v.handle if is_resource else v._ref() for name, v in zip(states, variables)}
-            picked = [2, 0, 2][:max(1, shape[0])] if shape[0] else []
+                name: v.handle if is_resource else v._ref() for name, v in zip(states, variables)
+            }
+            picked = [2, 0, 2][: max(1, shape[0])] if shape[0] else []
             for item in ordered:
                 if item == "indices":
                     call[item] = tf.constant(picked, tf.int64)
@@ -263,8 +337,12 @@ def _samples(full_name: str, states: list[str], ordered: list[str], is_sparse: b
 
         return program(build, why=why)
 
-    made = [make("two steps", {}), make("double precision", {}, dtype="float64"),
-            make("empty", {}, shape=(0, 3)), make("vector", {}, shape=(5,))]
+    made = [
+        make("two steps", {}),
+        make("double precision", {}, dtype="float64"),
+        make("empty", {}, shape=(0, 3)),
+        make("vector", {}, shape=(5,)),
+    ]
     for attr, declared in attrs.items():
         made.append(make(f"the other {attr}", {attr: declared.endswith("False")}))
     if "l1" in ordered:

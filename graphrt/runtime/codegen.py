@@ -360,8 +360,8 @@ def write_segment(layout: Layout, nodes: list[Node], name: str, special: Special
 
 def _dead_fetch(node: Node) -> None:
     source, index = node.inputs[0]
-    raise InvalidArgumentError(None, None, f"Retval: the fetched tensor '{source.name}:{index}' has no value: it is behind a "
-                               "branch that was not taken. Fetch the result of tf.cond instead")
+    raise InvalidArgumentError(None, None, f"Retval[{node.attrs['index']}] does not have value: the fetched tensor "
+                               f"'{source.name}:{index}' is behind a branch that was not taken. Fetch the result of tf.cond instead")
 
 
 def _copy(value: Any) -> Any:

@@ -67,8 +67,8 @@ class AcceleratorDevice(Device):
 
 
 def host_arguments(fact: Any, op_def: OpDef, count: int) -> tuple[int, ...]:
-    """The flat positions that a `host_inputs` or `host_outputs` fact names."""
-    return tuple(range(count)) if fact == ALL else tuple(fact)
+    """The flat positions that a `host_inputs` or `host_outputs` fact names, of `count`; negative ones count from the end."""
+    return tuple(range(count)) if fact == ALL else tuple([p % count for p in fact])
 
 
 def make_devices(prefix: str = "/job:localhost/replica:0/task:0", cpus: int = 1, gpus: int | None = None) -> list[Device]:

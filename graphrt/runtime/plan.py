@@ -326,7 +326,7 @@ class Plan:
         return any(self.ownership.root(r.inputs[0]) == root for r in self.retvals)
 
     def _escaping(self, segment: Segment) -> set[Value]:
-        """Values whose memory someone may hold after the segment."""
+        """Values whose memory someone may hold after the segment, or after the nodes that take them."""
         escaping: set[Value] = set()
         for node in segment.nodes:
             if node.op_def.keeps_inputs or waits(node) or node.type in ("_Retval", "_Send", "_HostSend"):
@@ -336,6 +336,9 @@ class Plan:
             for i in range(len(node.dtypes)):
                 if (node, i) in self.layout.slots:
                     escaping.add((node, i))
+        # Guards look at predicates long after the last node that takes them.
+        guards = [*self.layout.guards.values(), *self.layout.output_guards.values()]
+        escaping.update((lit.node, lit.index) for guard in guards for lit in guard if lit.kind == "pred")
         return escaping
 
     # -- looking -----------------------------------------------------------------------------------------------

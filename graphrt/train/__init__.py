@@ -1,4 +1,5 @@
-"""tf.train: optimizers, moving averages, learning-rate decays, the global step. Names are loaded when first used.
+"""tf.train: optimizers, moving averages, learning-rate decays, the global step. Names are loaded when first
+used.
 
 Read `optimizer.py` first: what every optimizer does; then any of them.
 """
@@ -9,21 +10,46 @@ from typing import Any as _Any
 
 # Public name -> the module that has it.
 _PLACES: dict[str, str] = {
-    name: module for module, names in {
+    name: module
+    for module, names in {
         "optimizer": ("Optimizer",),
-        "gradient_descent": ("GradientDescentOptimizer", "MomentumOptimizer", "ProximalGradientDescentOptimizer"),
+        "gradient_descent": (
+            "GradientDescentOptimizer",
+            "MomentumOptimizer",
+            "ProximalGradientDescentOptimizer",
+        ),
         "adam": ("AdamOptimizer",),
-        "adagrad": ("AdadeltaOptimizer", "AdagradDAOptimizer", "AdagradOptimizer", "ProximalAdagradOptimizer"),
+        "adagrad": (
+            "AdadeltaOptimizer",
+            "AdagradDAOptimizer",
+            "AdagradOptimizer",
+            "ProximalAdagradOptimizer",
+        ),
         "rmsprop": ("RMSPropOptimizer",),
         "ftrl": ("FtrlOptimizer",),
         "moving_averages": ("ExponentialMovingAverage",),
         "learning_rate_decay": (
-            "cosine_decay", "cosine_decay_restarts", "exponential_decay", "inverse_time_decay", "linear_cosine_decay",
-            "natural_exp_decay", "noisy_linear_cosine_decay", "piecewise_constant", "piecewise_constant_decay",
-            "polynomial_decay"),
-        "training_util": ("assert_global_step", "create_global_step", "get_global_step", "get_or_create_global_step",
-                          "global_step"),
-    }.items() for name in names}
+            "cosine_decay",
+            "cosine_decay_restarts",
+            "exponential_decay",
+            "inverse_time_decay",
+            "linear_cosine_decay",
+            "natural_exp_decay",
+            "noisy_linear_cosine_decay",
+            "piecewise_constant",
+            "piecewise_constant_decay",
+            "polynomial_decay",
+        ),
+        "training_util": (
+            "assert_global_step",
+            "create_global_step",
+            "get_global_step",
+            "get_or_create_global_step",
+            "global_step",
+        ),
+    }.items()
+    for name in names
+}
 
 
 def __getattr__(name: str) -> _Any:

@@ -37,8 +37,13 @@ class AdagradOptimizer(FusedOptimizer):
     hyper = (("lr", "_learning_rate", "_learning_rate_tensor", "learning_rate"),)
     inputs = ("lr", "grad")
 
-    def __init__(self, learning_rate: Any, initial_accumulator_value: float = 0.1, use_locking: bool = False,
-                 name: str = "Adagrad") -> None:
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:
         _positive("initial_accumulator_value", initial_accumulator_value)
         super().__init__(use_locking, name)
         self._learning_rate, self._initial_accumulator_value = learning_rate, initial_accumulator_value
@@ -49,7 +54,9 @@ class AdagradOptimizer(FusedOptimizer):
             init: Any = initializers.constant(self._initial_accumulator_value, dtype=dtype)
             if not var.get_shape().is_fully_defined():
                 init = self._filler(var, dtype)
-            self._get_or_make_slot_with_initializer(var, init, var.get_shape(), dtype, "accumulator", self._name)
+            self._get_or_make_slot_with_initializer(
+                var, init, var.get_shape(), dtype, "accumulator", self._name
+            )
 
     def _filler(self, var: Any, dtype: Any) -> Any:
         return lambda: cast(raw.Fill(raw.Shape(var), self._initial_accumulator_value), dtype)
@@ -60,13 +67,32 @@ class ProximalAdagradOptimizer(FusedOptimizer):
 
     op_name = "ProximalAdagrad"
     slot_names = ("accumulator",)
-    hyper = (("lr", "_learning_rate", "_learning_rate_tensor", "learning_rate"),
-             ("l1", "_l1_regularization_strength", "_l1_regularization_strength_tensor", "l1_regularization_strength"),
-             ("l2", "_l2_regularization_strength", "_l2_regularization_strength_tensor", "l2_regularization_strength"))
+    hyper = (
+        ("lr", "_learning_rate", "_learning_rate_tensor", "learning_rate"),
+        (
+            "l1",
+            "_l1_regularization_strength",
+            "_l1_regularization_strength_tensor",
+            "l1_regularization_strength",
+        ),
+        (
+            "l2",
+            "_l2_regularization_strength",
+            "_l2_regularization_strength_tensor",
+            "l2_regularization_strength",
+        ),
+    )
     inputs = ("lr", "l1", "l2", "grad")
 
-    def __init__(self, learning_rate: Any, initial_accumulator_value: float = 0.1, l1_regularization_strength: Any = 0.0,
-                 l2_regularization_strength: Any = 0.0, use_locking: bool = False, name: str = "ProximalAdagrad") -> None:
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: Any = 0.0,
+        l2_regularization_strength: Any = 0.0,
+        use_locking: bool = False,
+        name: str = "ProximalAdagrad",
+    ) -> None:
         _positive("initial_accumulator_value", initial_accumulator_value)
         super().__init__(use_locking, name)
         self._learning_rate, self._initial_accumulator_value = learning_rate, initial_accumulator_value
@@ -75,7 +101,9 @@ class ProximalAdagradOptimizer(FusedOptimizer):
 
     def _create_slots(self, var_list: list[Any]) -> None:
         for var in var_list:
-            self._get_or_make_slot(var, _filled(var, self._initial_accumulator_value), "accumulator", self._name)
+            self._get_or_make_slot(
+                var, _filled(var, self._initial_accumulator_value), "accumulator", self._name
+            )
 
 
 class AdagradDAOptimizer(FusedOptimizer):
@@ -90,9 +118,16 @@ class AdagradDAOptimizer(FusedOptimizer):
     hyper = (("lr", "_learning_rate", "_learning_rate_tensor", "learning_rate"),)
     inputs = ("grad", "lr", "l1", "l2", "global_step")
 
-    def __init__(self, learning_rate: Any, global_step: Any, initial_gradient_squared_accumulator_value: float = 0.1,
-                 l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0, use_locking: bool = False,
-                 name: str = "AdagradDA") -> None:
+    def __init__(
+        self,
+        learning_rate: Any,
+        global_step: Any,
+        initial_gradient_squared_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "AdagradDA",
+    ) -> None:
         _positive("initial_gradient_squared_accumulator_value", initial_gradient_squared_accumulator_value)
         super().__init__(use_locking, name)
         self._learning_rate, self._global_step = learning_rate, global_step
@@ -133,11 +168,21 @@ class AdadeltaOptimizer(FusedOptimizer):
 
     op_name = "Adadelta"
     slot_names = ("accum", "accum_update")
-    hyper = (("lr", "_lr", "_lr_t", "lr"), ("rho", "_rho", "_rho_t", "rho"), ("epsilon", "_epsilon", "_epsilon_t", "epsilon"))
+    hyper = (
+        ("lr", "_lr", "_lr_t", "lr"),
+        ("rho", "_rho", "_rho_t", "rho"),
+        ("epsilon", "_epsilon", "_epsilon_t", "epsilon"),
+    )
     inputs = ("lr", "rho", "epsilon", "grad")
 
-    def __init__(self, learning_rate: Any = 0.001, rho: Any = 0.95, epsilon: Any = 1e-08, use_locking: bool = False,
-                 name: str = "Adadelta") -> None:
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: Any = 0.95,
+        epsilon: Any = 1e-08,
+        use_locking: bool = False,
+        name: str = "Adadelta",
+    ) -> None:
         super().__init__(use_locking, name)
         self._lr, self._rho, self._epsilon = learning_rate, rho, epsilon
 

@@ -12,7 +12,8 @@ from graphrt.train.optimizer import FusedOptimizer
 
 
 class FtrlOptimizer(FusedOptimizer):
-    """Follow the regularised leader (McMahan et al.), with L1 and L2 penalties and, where it is above 0, L2 shrinkage.
+    """Follow the regularised leader (McMahan et al.), with L1 and L2 penalties and, where it is above 0, L2
+    shrinkage.
 
     Args:
       learning_rate_power: how the rate falls with the sum of squares; at most 0.
@@ -26,15 +27,27 @@ class FtrlOptimizer(FusedOptimizer):
 
     slot_names = ("accum", "linear")
 
-    def __init__(self, learning_rate: Any, learning_rate_power: Any = -0.5, initial_accumulator_value: float = 0.1,
-                 l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0, use_locking: bool = False,
-                 name: str = "Ftrl", accum_name: str | None = None, linear_name: str | None = None,
-                 l2_shrinkage_regularization_strength: float = 0.0, beta: float | None = None) -> None:
+    def __init__(
+        self,
+        learning_rate: Any,
+        learning_rate_power: Any = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "Ftrl",
+        accum_name: str | None = None,
+        linear_name: str | None = None,
+        l2_shrinkage_regularization_strength: float = 0.0,
+        beta: float | None = None,
+    ) -> None:
         super().__init__(use_locking, name)
-        for what, value in (("initial_accumulator_value", initial_accumulator_value),
-                            ("l1_regularization_strength", l1_regularization_strength),
-                            ("l2_regularization_strength", l2_regularization_strength),
-                            ("l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength)):
+        for what, value in (
+            ("initial_accumulator_value", initial_accumulator_value),
+            ("l1_regularization_strength", l1_regularization_strength),
+            ("l2_regularization_strength", l2_regularization_strength),
+            ("l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength),
+        ):
             if value < 0.0:
                 raise ValueError(f"{what} {value} needs to be positive or zero")
         if learning_rate_power > 0.0:
@@ -55,7 +68,9 @@ class FtrlOptimizer(FusedOptimizer):
             return array_api.ones(shape, dtype) * self._initial_accumulator_value
 
         for var in var_list:
-            self._get_or_make_slot_with_initializer(var, initial, var.shape, var.dtype, "accum", self._accum_name or self._name)
+            self._get_or_make_slot_with_initializer(
+                var, initial, var.shape, var.dtype, "accum", self._accum_name or self._name
+            )
             self._zeros_slot(var, "linear", self._linear_name or self._name)
 
     def _prepare(self) -> None:
@@ -64,11 +79,17 @@ class FtrlOptimizer(FusedOptimizer):
             "lr": tensor(self._learning_rate, name="learning_rate"),
             "l1": tensor(self._l1_regularization_strength, name="l1_regularization_strength"),
             # Beta's part of the penalty depends on the rate.
-            "l2": tensor(self._l2_regularization_strength + self._beta / (2.0 * raw.Maximum(self._learning_rate, 1e-36)),
-                         name="adjusted_l2_regularization_strength"),
+            "l2": tensor(
+                self._l2_regularization_strength
+                + self._beta / (2.0 * raw.Maximum(self._learning_rate, 1e-36)),
+                name="adjusted_l2_regularization_strength",
+            ),
             "beta": tensor(self._beta, name="beta"),
-            "l2_shrinkage": tensor(self._l2_shrinkage_regularization_strength, name="l2_shrinkage_regularization_strength"),
-            "lr_power": tensor(self._learning_rate_power, name="learning_rate_power")}
+            "l2_shrinkage": tensor(
+                self._l2_shrinkage_regularization_strength, name="l2_shrinkage_regularization_strength"
+            ),
+            "lr_power": tensor(self._learning_rate_power, name="learning_rate_power"),
+        }
 
     def _input(self, name: str) -> Any:
         return self._tensors[name]

@@ -1,4 +1,5 @@
-"""Learning rates that change with the global step. Each function gives a scalar tensor: the rate of that step."""
+"""Learning rates that change with the global step. Each function gives a scalar tensor: the rate of that
+step."""
 
 from __future__ import annotations
 
@@ -12,9 +13,18 @@ from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 from graphrt.math_elementwise import cast
 
-__all__ = ["cosine_decay", "cosine_decay_restarts", "exponential_decay", "inverse_time_decay", "linear_cosine_decay",
-           "natural_exp_decay", "noisy_linear_cosine_decay", "piecewise_constant", "piecewise_constant_decay",
-           "polynomial_decay"]
+__all__ = [
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "exponential_decay",
+    "inverse_time_decay",
+    "linear_cosine_decay",
+    "natural_exp_decay",
+    "noisy_linear_cosine_decay",
+    "piecewise_constant",
+    "piecewise_constant_decay",
+    "polynomial_decay",
+]
 
 
 def _rate(learning_rate: Any) -> tuple[Tensor, DType]:
@@ -22,9 +32,16 @@ def _rate(learning_rate: Any) -> tuple[Tensor, DType]:
     return made, made.dtype.base_dtype
 
 
-def exponential_decay(learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
-                      name: str | None = None) -> Tensor:
-    """learning_rate * decay_rate ** (global_step / decay_steps); with `staircase` the exponent is rounded down."""
+def exponential_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """learning_rate * decay_rate ** (global_step / decay_steps); with `staircase` the exponent is rounded
+    down."""
     with name_scope(name or "ExponentialDecay") as scope:
         rate, dtype = _rate(learning_rate)
         decay_steps, decay_rate = cast(decay_steps, dtype), cast(decay_rate, dtype)
@@ -34,15 +51,30 @@ def exponential_decay(learning_rate: Any, global_step: Any, decay_steps: Any, de
         return raw.Mul(rate, raw.Pow(decay_rate, p), name=scope)
 
 
-def natural_exp_decay(learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
-                      name: str | None = None) -> Tensor:
+def natural_exp_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """learning_rate * exp(-decay_rate * global_step / decay_steps)."""
-    return exponential_decay(learning_rate, global_step, decay_steps, raw.Exp(raw.Neg(decay_rate)), staircase, name)
+    return exponential_decay(
+        learning_rate, global_step, decay_steps, raw.Exp(raw.Neg(decay_rate)), staircase, name
+    )
 
 
-def inverse_time_decay(learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
-                       name: str | None = None) -> Tensor:
-    """learning_rate / (1 + decay_rate * global_step / decay_steps); with `staircase` the quotient is rounded down."""
+def inverse_time_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """learning_rate / (1 + decay_rate * global_step / decay_steps); with `staircase` the quotient is rounded
+    down."""
     with name_scope(name or "InverseTimeDecay") as scope:
         rate, dtype = _rate(learning_rate)
         decay_steps, decay_rate = cast(decay_steps, dtype), cast(decay_rate, dtype)
@@ -53,12 +85,20 @@ def inverse_time_decay(learning_rate: Any, global_step: Any, decay_steps: Any, d
         return raw.RealDiv(rate, raw.AddV2(one, raw.Mul(decay_rate, p), name="Add"), name=scope)
 
 
-def polynomial_decay(learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
-                     cycle: bool = False, name: str | None = None) -> Tensor:
+def polynomial_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    end_learning_rate: Any = 0.0001,
+    power: Any = 1.0,
+    cycle: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """From learning_rate to end_learning_rate in `decay_steps`, along (1 - step / decay_steps) ** power.
 
     Args:
-      cycle: after that, begin again over the first multiple of decay_steps that is not passed; else the rate stays.
+      cycle: after that, begin again over the first multiple of decay_steps that is not passed; else the rate
+        stays.
     """
     with name_scope(name or "PolynomialDecay") as scope:
         rate, dtype = _rate(learning_rate)
@@ -70,7 +110,9 @@ def polynomial_decay(learning_rate: Any, global_step: Any, decay_steps: Any, end
         else:
             step = raw.Minimum(step, steps)
         p = step / steps
-        return raw.AddV2(raw.Mul(rate - end_learning_rate, raw.Pow(1 - p, power)), end_learning_rate, name=scope)
+        return raw.AddV2(
+            raw.Mul(rate - end_learning_rate, raw.Pow(1 - p, power)), end_learning_rate, name=scope
+        )
 
 
 def _cosine(fraction: Tensor) -> Tensor:
@@ -78,8 +120,11 @@ def _cosine(fraction: Tensor) -> Tensor:
     return 1.0 + raw.Cos(constant_tensor(math.pi) * fraction)
 
 
-def cosine_decay(learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None) -> Tensor:
-    """From learning_rate to alpha * learning_rate in `decay_steps`, along half a cosine wave; then it stays."""
+def cosine_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
+) -> Tensor:
+    """From learning_rate to alpha * learning_rate in `decay_steps`, along half a cosine wave; then it
+    stays."""
     with name_scope(name or "CosineDecay"):
         rate, dtype = _rate(learning_rate)
         steps = cast(decay_steps, dtype)
@@ -87,11 +132,19 @@ def cosine_decay(learning_rate: Any, global_step: Any, decay_steps: Any, alpha: 
         return raw.Mul(rate, (1 - alpha) * (0.5 * _cosine(fraction)) + alpha)
 
 
-def cosine_decay_restarts(learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
-                          alpha: Any = 0.0, name: str | None = None) -> Tensor:
-    """Cosine decays one after the other (Loshchilov and Hutter's SGDR): each `t_mul` times as long as the one before, and
-    beginning at `m_mul` times its rate."""
+def cosine_decay_restarts(
+    learning_rate: Any,
+    global_step: Any,
+    first_decay_steps: Any,
+    t_mul: Any = 2.0,
+    m_mul: Any = 1.0,
+    alpha: Any = 0.0,
+    name: str | None = None,
+) -> Tensor:
+    """Cosine decays one after the other (Loshchilov and Hutter's SGDR): each `t_mul` times as long as the one
+    before, and beginning at `m_mul` times its rate."""
     from graphrt.control_flow.cond import cond
+
     with name_scope(name or "SGDRDecay") as scope:
         rate, dtype = _rate(learning_rate)
         first, alpha = cast(first_decay_steps, dtype), cast(alpha, dtype)
@@ -100,22 +153,29 @@ def cosine_decay_restarts(learning_rate: Any, global_step: Any, first_decay_step
 
         def geometric() -> tuple[Tensor, Tensor]:
             restarts = raw.Floor(raw.Log(1.0 - done * (1.0 - t_mul)) / raw.Log(t_mul))
-            before = (1.0 - t_mul ** restarts) / (1.0 - t_mul)
-            return restarts, (done - before) / t_mul ** restarts
+            before = (1.0 - t_mul**restarts) / (1.0 - t_mul)
+            return restarts, (done - before) / t_mul**restarts
 
         def equal() -> tuple[Tensor, Tensor]:
             restarts = raw.Floor(done)
             return restarts, done - restarts
 
         restarts, fraction = cond(raw.Equal(t_mul, 1.0), equal, geometric)
-        decayed = (1 - alpha) * (0.5 * m_mul ** restarts * _cosine(fraction)) + alpha
+        decayed = (1 - alpha) * (0.5 * m_mul**restarts * _cosine(fraction)) + alpha
         return raw.Mul(rate, decayed, name=scope)
 
 
-def linear_cosine_decay(learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5, alpha: Any = 0.0,
-                        beta: Any = 0.001, name: str | None = None) -> Tensor:
-    """learning_rate * ((alpha + linear) * cosine + beta), where linear falls from 1 to 0 in `decay_steps` and the cosine
-    has num_periods waves in that time."""
+def linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    num_periods: Any = 0.5,
+    alpha: Any = 0.0,
+    beta: Any = 0.001,
+    name: str | None = None,
+) -> Tensor:
+    """learning_rate * ((alpha + linear) * cosine + beta), where linear falls from 1 to 0 in `decay_steps` and
+    the cosine has num_periods waves in that time."""
     with name_scope(name or "LinearCosineDecay") as scope:
         rate, dtype = _rate(learning_rate)
         steps, num_periods, alpha, beta = (cast(v, dtype) for v in (decay_steps, num_periods, alpha, beta))
@@ -125,15 +185,26 @@ def linear_cosine_decay(learning_rate: Any, global_step: Any, decay_steps: Any, 
         return raw.Mul(rate, (alpha + linear) * cosine + beta, name=scope)
 
 
-def noisy_linear_cosine_decay(learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0,
-                              variance_decay: Any = 0.55, num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001,
-                              name: str | None = None) -> Tensor:
-    """linear_cosine_decay whose linear part has Gaussian noise of variance initial_variance / (1 + step) ** variance_decay."""
+def noisy_linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    initial_variance: Any = 1.0,
+    variance_decay: Any = 0.55,
+    num_periods: Any = 0.5,
+    alpha: Any = 0.0,
+    beta: Any = 0.001,
+    name: str | None = None,
+) -> Tensor:
+    """linear_cosine_decay whose linear part has Gaussian noise of variance initial_variance / (1 + step) **
+    variance_decay."""
     from graphrt.random_api import random_normal
+
     with name_scope(name or "NoisyLinearCosineDecay") as scope:
         rate, dtype = _rate(learning_rate)
         steps, initial_variance, variance_decay, num_periods, alpha, beta = (
-            cast(v, dtype) for v in (decay_steps, initial_variance, variance_decay, num_periods, alpha, beta))
+            cast(v, dtype) for v in (decay_steps, initial_variance, variance_decay, num_periods, alpha, beta)
+        )
         step = raw.Minimum(cast(global_step, dtype), steps)
         linear = (steps - step) / steps
         deviation = raw.Sqrt(initial_variance / raw.Pow(1.0 + step, variance_decay))
@@ -153,6 +224,7 @@ def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = 
       ValueError: the dtypes or lengths do not fit.
     """
     from graphrt.control_flow.case import case
+
     limits = [convert_to_tensor(b) for b in boundaries]
     made = [convert_to_tensor(v) for v in values]
     step = convert_to_tensor(x)
@@ -165,8 +237,10 @@ def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = 
             raise ValueError(f"Boundaries ({found!r}) must have the same dtype as x ({kind!r}).")
     for value in made[1:]:
         if value.dtype.base_dtype is not made[0].dtype.base_dtype:
-            raise ValueError("Values must have elements all with the same dtype "
-                             f"({made[0].dtype.base_dtype!r} vs {value.dtype.base_dtype!r}).")
+            raise ValueError(
+                "Values must have elements all with the same dtype "
+                f"({made[0].dtype.base_dtype!r} vs {value.dtype.base_dtype!r})."
+            )
     if len(limits) != len(made) - 1:
         raise ValueError("The length of boundaries should be 1 less than the length of values")
     with name_scope(name or "PiecewiseConstant"):

@@ -22,12 +22,14 @@ from graphrt.variables.variable_scope import get_variable, get_variable_scope, v
 _VARIABLE_TYPES = ("Variable", "VariableV2", "VarHandleOp")
 
 
-def assign_moving_average(variable: Any, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None) -> Any:
+def assign_moving_average(
+    variable: Any, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
+) -> Any:
     """variable = decay * variable + (1 - decay) * value, and return it as it is then.
 
     Args:
-      zero_debias: divide by what the decay has left of the zeros that the variable began with: keeps two variables,
-        'biased' and 'local_step', beside it.
+      zero_debias: divide by what the decay has left of the zeros that the variable began with: keeps two
+        variables, 'biased' and 'local_step', beside it.
     """
     with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope:
         decay = convert_to_tensor(1.0 - decay, name="decay")
@@ -35,9 +37,7 @@ def assign_moving_average(variable: Any, value: Any, decay: Any, zero_debias: bo
             decay = cast(decay, variable.dtype.base_dtype)
         if zero_debias:
             return _debiased(variable, value, decay)
-        # Where a strategy is none, TensorFlow still enters the variable's place.
-        with get_default_graph().colocate_with(variable):
-            return assign_sub(variable, (variable - value) * decay, name=scope)
+        return assign_sub(variable, (variable - value) * decay, name=scope)
 
 
 def _debiased(variable: Any, value: Any, decay: Any) -> Any:
@@ -46,15 +46,20 @@ def _debiased(variable: Any, value: Any, decay: Any) -> Any:
         with graph.colocate_with(variable):
             with init_scope():
                 zeros = initializers.zeros()
-            biased = get_variable(_free_name("biased"), initializer=zeros, shape=variable.get_shape(), dtype=variable.dtype,
-                                  trainable=False)
-            local_step = get_variable(_free_name("local_step"), shape=[], dtype=variable.dtype, initializer=zeros,
-                                      trainable=False)
-        with graph.colocate_with(variable):
-            updated = assign_sub(biased, (biased - value) * decay)
-            steps = local_step.assign_add(1)
-            left = 1 - raw.Pow(1.0 - decay, steps)
-            return assign(variable, updated / left, name=graph.get_name_scope() + "/")
+            biased = get_variable(
+                _free_name("biased"),
+                initializer=zeros,
+                shape=variable.get_shape(),
+                dtype=variable.dtype,
+                trainable=False,
+            )
+            local_step = get_variable(
+                _free_name("local_step"), shape=[], dtype=variable.dtype, initializer=zeros, trainable=False
+            )
+    updated = assign_sub(biased, (biased - value) * decay)
+    steps = local_step.assign_add(1)
+    left = 1 - raw.Pow(1.0 - decay, steps)
+    return assign(variable, updated / left, name=graph.get_name_scope() + "/")
 
 
 def _free_name(name: str) -> str:
@@ -70,30 +75,54 @@ def _free_name(name: str) -> str:
     return made
 
 
-def weighted_moving_average(value: Any, decay: Any, weight: Any, truediv: bool = True, collections: Any = None,
-                            name: str | None = None) -> Any:
-    """The moving average of `value`, each time weighted by `weight`: the average of value * weight over that of weight."""
+def weighted_moving_average(
+    value: Any,
+    decay: Any,
+    weight: Any,
+    truediv: bool = True,
+    collections: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The moving average of `value`, each time weighted by `weight`: the average of value * weight over that
+    of weight."""
     collections = [GraphKeys.GLOBAL_VARIABLES] if collections is None else collections
     with variable_scope(name, "WeightedMovingAvg", [value, weight, decay]) as scope:
-        made = [get_variable(what, shape=of.get_shape(), dtype=of.dtype, initializer=initializers.zeros(), trainable=False,
-                             collections=collections) for what, of in (("value_x_weight", value), ("weight", weight))]
+        made = [
+            get_variable(
+                what,
+                shape=of.get_shape(),
+                dtype=of.dtype,
+                initializer=initializers.zeros(),
+                trainable=False,
+                collections=collections,
+            )
+            for what, of in (("value_x_weight", value), ("weight", weight))
+        ]
         numerator = assign_moving_average(made[0], value * weight, decay, zero_debias=False)
         denominator = assign_moving_average(made[1], weight, decay, zero_debias=False)
         return (raw.RealDiv if truediv else raw.Div)(numerator, denominator, name=scope.name)
 
 
 class ExponentialMovingAverage:
-    """Averages of variables or tensors: average = decay * average + (1 - decay) * value, each time apply's operation runs.
+    """Averages of variables or tensors: average = decay * average + (1 - decay) * value, each time apply's
+    operation runs.
 
     Args:
-      decay: near 1; with `num_updates` at most (1 + num_updates) / (10 + num_updates), so that early averages follow fast.
+      decay: near 1; with `num_updates` at most (1 + num_updates) / (10 + num_updates), so that early averages
+        follow fast.
       num_updates: how many updates were done, a tensor or variable.
-      zero_debias: averages of tensors, which begin with zeros, are divided by what the decay has left of those.
+      zero_debias: averages of tensors, which begin with zeros, are divided by what the decay has left of
+        those.
       name: part of the averages' names: 'W/ExponentialMovingAverage'.
     """
 
-    def __init__(self, decay: Any, num_updates: Any = None, zero_debias: bool = False,
-                 name: str = "ExponentialMovingAverage") -> None:
+    def __init__(
+        self,
+        decay: Any,
+        num_updates: Any = None,
+        zero_debias: bool = False,
+        name: str = "ExponentialMovingAverage",
+    ) -> None:
         self._decay, self._num_updates, self._zero_debias, self._name = decay, num_updates, zero_debias, name
         self._averages: dict[TensorReference, Any] = {}
 
@@ -124,13 +153,18 @@ class ExponentialMovingAverage:
             if self._num_updates is not None:
                 done = cast(self._num_updates, float32, name="num_updates")
                 decay = raw.Minimum(decay, (1.0 + done) / (10.0 + done))
-            updates = [assign_moving_average(average, var, decay, average.ref() in debiased)
-                       for var in var_list for average in [self._averages[var.ref()]]]
+            updates = [
+                assign_moving_average(average, var, decay, average.ref() in debiased)
+                for var in var_list
+                for average in [self._averages[var.ref()]]
+            ]
             return group(*updates, name=scope)
 
     def _new_average(self, var: Any) -> Any:
         if not isinstance(var, Variable):
-            return slots.create_zeros_slot(var, self._name, colocate_with_primary=var.op.type in _VARIABLE_TYPES)
+            return slots.create_zeros_slot(
+                var, self._name, colocate_with_primary=var.op.type in _VARIABLE_TYPES
+            )
         with get_default_graph().device(var.device):
             initial = initialized_value(var)
         get_default_graph().add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
@@ -144,13 +178,17 @@ class ExponentialMovingAverage:
         """The name that the average of `var` has, or would have: what checkpoints know it by."""
         if var.ref() in self._averages:
             return self._averages[var.ref()].op.name
-        return get_default_graph().unique_name(f"{var.name.partition(':')[0]}/{self._name}", mark_as_used=False)
+        return get_default_graph().unique_name(
+            f"{var.name.partition(':')[0]}/{self._name}", mark_as_used=False
+        )
 
     def variables_to_restore(self, moving_avg_variables: Any = None) -> dict[str, Any]:
-        """For a Saver that restores averages into the variables themselves: name in the checkpoint to variable.
+        """For a Saver that restores averages into the variables themselves: name in the checkpoint to
+        variable.
 
         Args:
-          moving_avg_variables: those with averages; by default the trainable ones and what apply was called on.
+          moving_avg_variables: those with averages; by default the trainable ones and what apply was called
+            on.
         """
         if moving_avg_variables is None:
             moving_avg_variables = [*trainable_variables(), *moving_average_variables()]

@@ -1,8 +1,8 @@
 """Optimizer: gradients of a loss, and the operation that applies them to variables.
 
-An optimizer of one's own overrides `_create_slots`, `_prepare`, `_apply_dense` and `_apply_sparse` (ref variables),
-`_resource_apply_dense` and `_resource_apply_sparse` (resource variables), and `_finish`, with TensorFlow's arguments.
-Those whose step is one op are tables: `FusedOptimizer`.
+An optimizer of one's own overrides `_create_slots`, `_prepare`, `_apply_dense` and `_apply_sparse` (ref
+variables), `_resource_apply_dense` and `_resource_apply_sparse` (resource variables), and `_finish`, with
+TensorFlow's arguments. Those whose step is one op are tables: `FusedOptimizer`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ class Optimizer:
     Args:
       use_locking: an attr of the update ops; updates hold the variables' locks in any case.
       name: the name scope of what apply_gradients builds, and part of the slots' names.
-      use_own_namescope_for_non_slot_vars: variables that belong to no variable (beta1_power) stand under `name`.
+      use_own_namescope_for_non_slot_vars: variables that belong to no variable (beta1_power) stand under
+        `name`.
     """
 
     GATE_NONE = 0
     GATE_OP = 1
     GATE_GRAPH = 2
 
-    def __init__(self, use_locking: bool, name: str, use_own_namescope_for_non_slot_vars: bool = False) -> None:
+    def __init__(
+        self, use_locking: bool, name: str, use_own_namescope_for_non_slot_vars: bool = False
+    ) -> None:
         if not name:
             raise ValueError("Must specify the optimizer name")
         self._use_locking, self._name = use_locking, name
@@ -49,37 +52,57 @@ class Optimizer:
         if use_own_namescope_for_non_slot_vars:
             with variable_scope(None, default_name=name) as scope:
                 self._non_slot_variable_scope = scope
-        # Slot name to (graph, variable's name) to the slot variable; (name, graph) to a variable that is no slot.
+        # Slot name to (graph, variable's name) to the slot variable; (name, graph) to a variable that is no
+        # slot.
         self._slots: dict[str, dict[Any, Any]] = {}
         self._non_slot_dict: dict[Any, Any] = {}
 
     def get_name(self) -> str:
         return self._name
 
-    def minimize(self, loss: Tensor, global_step: Any = None, var_list: Any = None, gate_gradients: int = GATE_OP,
-                 aggregation_method: int | None = None, colocate_gradients_with_ops: bool = False, name: str | None = None,
-                 grad_loss: Any = None) -> Operation:
+    def minimize(
+        self,
+        loss: Tensor,
+        global_step: Any = None,
+        var_list: Any = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: Any = None,
+    ) -> Operation:
         """One step: compute_gradients, then apply_gradients.
 
         Raises:
           ValueError: the loss depends on none of the variables.
         """
-        grads_and_vars = self.compute_gradients(loss, var_list, gate_gradients, aggregation_method,
-                                                colocate_gradients_with_ops, grad_loss)
+        grads_and_vars = self.compute_gradients(
+            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+        )
         if all(grad is None for grad, _ in grads_and_vars):
-            raise ValueError("No gradients provided for any variable, check your graph for ops that do not support gradients, "
-                             f"between variables {[str(v) for _, v in grads_and_vars]} and loss {loss}.")
+            raise ValueError(
+                "No gradients provided for any variable, check your graph for ops that do not support "
+                "gradients, "
+                f"between variables {[str(v) for _, v in grads_and_vars]} and loss {loss}."
+            )
         return self.apply_gradients(grads_and_vars, global_step=global_step, name=name)
 
-    def compute_gradients(self, loss: Tensor, var_list: Any = None, gate_gradients: int = GATE_OP,
-                          aggregation_method: int | None = None, colocate_gradients_with_ops: bool = False,
-                          grad_loss: Any = None) -> list[tuple[Any, Any]]:
+    def compute_gradients(
+        self,
+        loss: Tensor,
+        var_list: Any = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[tuple[Any, Any]]:
         """(gradient, variable) for each variable; the gradient is a Tensor, IndexedSlices or None.
 
         Args:
           loss: what is minimised.
           var_list: variables (or tensors) by which it is differentiated; the trainable ones by default.
-          gate_gradients: GATE_NONE, GATE_OP (an op's gradients are computed before any is used) or GATE_GRAPH (all are).
+          gate_gradients: GATE_NONE, GATE_OP (an op's gradients are computed before any is used) or GATE_GRAPH
+            (all are).
           aggregation_method, colocate_gradients_with_ops: see tf.gradients.
           grad_loss: the gradient of `loss` to begin with; ones by default.
         Raises:
@@ -88,26 +111,43 @@ class Optimizer:
         if callable(loss):
             raise TypeError("compute_gradients takes the loss as a tensor: functions are for eager execution")
         if gate_gradients not in (Optimizer.GATE_NONE, Optimizer.GATE_OP, Optimizer.GATE_GRAPH):
-            raise ValueError("gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, Optimizer.GATE_GRAPH.  "
-                             f"Not {gate_gradients}")
+            raise ValueError(
+                "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
+                "Optimizer.GATE_GRAPH.  "
+                f"Not {gate_gradients}"
+            )
         self._assert_valid_dtypes([loss] if grad_loss is None else [loss, grad_loss])
         variables = trainable_variables() if var_list is None else _flat(var_list)
         if not variables:
             raise ValueError("No variables to optimize.")
         targets = [_target(v) for v in variables]
-        grads = gradients(loss, targets, grad_ys=grad_loss, gate_gradients=gate_gradients == Optimizer.GATE_OP,
-                          aggregation_method=aggregation_method, colocate_gradients_with_ops=colocate_gradients_with_ops)
+        grads = gradients(
+            loss,
+            targets,
+            grad_ys=grad_loss,
+            gate_gradients=gate_gradients == Optimizer.GATE_OP,
+            aggregation_method=aggregation_method,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+        )
         if gate_gradients == Optimizer.GATE_GRAPH:
             grads = gated(grads)
-        self._assert_valid_dtypes([v for grad, v in zip(grads, variables) if grad is not None and v.dtype is not resource])
+        self._assert_valid_dtypes(
+            [v for grad, v in zip(grads, variables) if grad is not None and v.dtype is not resource]
+        )
         return list(zip(grads, variables))
 
-    def apply_gradients(self, grads_and_vars: GradsAndVars, global_step: Any = None, name: str | None = None,
-                        skip_gradients_aggregation: bool = False) -> Operation:
+    def apply_gradients(
+        self,
+        grads_and_vars: GradsAndVars,
+        global_step: Any = None,
+        name: str | None = None,
+        skip_gradients_aggregation: bool = False,
+    ) -> Operation:
         """An operation that applies the gradients, and then adds one to `global_step` where it is given.
 
         Args:
-          grads_and_vars: what compute_gradients returned, or a change of it; pairs whose gradient is None are left out.
+          grads_and_vars: what compute_gradients returned, or a change of it; pairs whose gradient is None are
+            left out.
           skip_gradients_aggregation: for distribution strategies.
         Raises:
           ValueError: there is no pair, or no gradient.
@@ -131,9 +171,14 @@ class Optimizer:
             if global_step is None:
                 applied = self._finish(update_ops, scope)
             else:
-                with graph.control_dependencies([self._finish(update_ops, "update")]), graph.colocate_with(global_step):
+                with (
+                    graph.control_dependencies([self._finish(update_ops, "update")]),
+                    graph.colocate_with(global_step),
+                ):
                     if isinstance(global_step, BaseResourceVariable):
-                        applied = raw.AssignAddVariableOp(global_step.handle, convert_to_tensor(1, global_step.dtype), name=scope)
+                        applied = raw.AssignAddVariableOp(
+                            global_step.handle, convert_to_tensor(1, global_step.dtype), name=scope
+                        )
                     else:
                         applied = raw.AssignAdd(global_step, 1, name=scope)
             if isinstance(applied, Tensor):
@@ -165,10 +210,14 @@ class Optimizer:
         """The slot of `var`, made with the value `val` under 'variable/op_name' where there is none."""
         return self._slot(var, slot_name, lambda: slots.create_slot(var, val, op_name))
 
-    def _get_or_make_slot_with_initializer(self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str,
-                                           op_name: str) -> Any:
-        return self._slot(var, slot_name,
-                          lambda: slots.create_slot_with_initializer(var, initializer, shape, dtype, op_name))
+    def _get_or_make_slot_with_initializer(
+        self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
+    ) -> Any:
+        return self._slot(
+            var,
+            slot_name,
+            lambda: slots.create_slot_with_initializer(var, initializer, shape, dtype, op_name),
+        )
 
     def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
         return self._slot(var, slot_name, lambda: slots.create_zeros_slot(var, op_name))
@@ -188,7 +237,9 @@ class Optimizer:
             with get_default_graph().colocate_with(colocate_with):
                 if self._use_own_namescope_for_non_slot_vars:
                     with name_scope(""), variable_scope(self._non_slot_variable_scope):
-                        made = get_variable(name, initializer=initial_value, trainable=False, use_resource=use_resource)
+                        made = get_variable(
+                            name, initializer=initial_value, trainable=False, use_resource=use_resource
+                        )
                 else:
                     made = Variable(initial_value, name=name, trainable=False, use_resource=use_resource)
             self._non_slot_dict[key] = made
@@ -210,8 +261,10 @@ class Optimizer:
         valid = self._valid_dtypes()
         for tensor in tensors:
             if tensor.dtype.base_dtype not in valid:
-                raise ValueError(f"Invalid type {tensor.dtype.base_dtype!r} for {tensor.name}, expected: "
-                                 f"{sorted(valid, key=lambda d: d.number)}.")
+                raise ValueError(
+                    f"Invalid type {tensor.dtype.base_dtype!r} for {tensor.name}, expected: "
+                    f"{sorted(valid, key=lambda d: d.number)}."
+                )
 
     def _create_slots(self, var_list: list[Any]) -> None:
         """Make the slots of the variables that are about to be trained."""
@@ -225,7 +278,9 @@ class Optimizer:
 
     def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
         """The operation that applies a dense gradient to a resource variable."""
-        raise NotImplementedError(f"{type(self).__name__} cannot train resource variables with dense gradients")
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot train resource variables with dense gradients"
+        )
 
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
         """The operation that applies a gradient with distinct indices to a ref variable."""
@@ -233,7 +288,9 @@ class Optimizer:
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
         """The operation that applies a gradient with distinct indices to a resource variable."""
-        raise NotImplementedError(f"{type(self).__name__} cannot train resource variables with sparse gradients")
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot train resource variables with sparse gradients"
+        )
 
     def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
         """_apply_sparse with the slices at each index added up. Overridden where equal indices do no harm."""
@@ -276,7 +333,9 @@ def _checked_gradient(grad: Any) -> Any:
     try:
         return convert_to_tensor_or_indexed_slices(grad)
     except TypeError:
-        raise TypeError(f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad}") from None
+        raise TypeError(
+            f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad}"
+        ) from None
 
 
 def _target(variable: Any) -> Any:
@@ -363,7 +422,11 @@ class FusedOptimizer(Optimizer):
                 values.append(indices)
         states = [var, *(self.get_slot(var, slot) for slot in self.slot_names)]
         made = getattr(raw, form + self.op_name)(
-            *([v.handle for v in states] if is_resource else states), *values, use_locking=self._use_locking, **self.options)
+            *([v.handle for v in states] if is_resource else states),
+            *values,
+            use_locking=self._use_locking,
+            **self.options,
+        )
         return made.op if isinstance(made, Tensor) else made
 
     def _apply_dense(self, grad: Tensor, var: Any) -> Operation:

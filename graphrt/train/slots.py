@@ -19,8 +19,9 @@ def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool =
     return _create(primary, val, name, val.shape.is_fully_defined(), None, None, colocate_with_primary)
 
 
-def create_slot_with_initializer(primary: Any, initializer: Any, shape: Any, dtype: Any, name: str,
-                                 colocate_with_primary: bool = True) -> Any:
+def create_slot_with_initializer(
+    primary: Any, initializer: Any, shape: Any, dtype: Any, name: str, colocate_with_primary: bool = True
+) -> Any:
     """A slot of `shape` and `dtype` that `initializer(shape, dtype)` initialises."""
     return _create(primary, initializer, name, shape.is_fully_defined(), shape, dtype, colocate_with_primary)
 
@@ -30,13 +31,17 @@ def create_zeros_slot(primary: Any, name: str, dtype: Any = None, colocate_with_
     dtype = primary.dtype if dtype is None else dtype
     shape = primary.get_shape()
     if shape.is_fully_defined():
-        return create_slot_with_initializer(primary, initializers.zeros(), shape, dtype, name, colocate_with_primary)
+        return create_slot_with_initializer(
+            primary, initializers.zeros(), shape, dtype, name, colocate_with_primary
+        )
     known = initialized_value(primary) if isinstance(primary, Variable) else primary
     zero = raw.Cast(0, DstT=dtype.base_dtype)
     return create_slot(primary, raw.Fill(raw.Shape(known), zero, name="zeros"), name, colocate_with_primary)
 
 
-def _create(primary: Any, value: Any, name: str, validate_shape: bool, shape: Any, dtype: Any, colocate: bool) -> Any:
+def _create(
+    primary: Any, value: Any, name: str, validate_shape: bool, shape: Any, dtype: Any, colocate: bool
+) -> Any:
     prefix = primary._shared_name if isinstance(primary, Variable) else primary.op.name
     with variable_scope(None, f"{prefix}/{name}"):
         if not colocate:
@@ -46,20 +51,35 @@ def _create(primary: Any, value: Any, name: str, validate_shape: bool, shape: An
 
 
 def _slot_variable(primary: Any, value: Any, validate_shape: bool, shape: Any, dtype: Any) -> Any:
-    use_resource = True if is_resource_variable(primary) else False if isinstance(primary, RefVariable) else None
+    use_resource = (
+        True if is_resource_variable(primary) else False if isinstance(primary, RefVariable) else None
+    )
     # A slot is cut as its variable is, part by part: never by the scope's partitioner.
     scope = get_variable_scope()
     partitioner = scope.partitioner
     scope.set_partitioner(None)
     try:
-        made = get_variable("", initializer=value, trainable=False, use_resource=use_resource,
-                            shape=shape if callable(value) else None, dtype=dtype, validate_shape=validate_shape)
+        made = get_variable(
+            "",
+            initializer=value,
+            trainable=False,
+            use_resource=use_resource,
+            shape=shape if callable(value) else None,
+            dtype=dtype,
+            validate_shape=validate_shape,
+        )
     finally:
         scope.set_partitioner(partitioner)
     whole = primary._get_save_slice_info() if isinstance(primary, Variable) else None
     n = made.shape.rank
     if whole is not None and (n is None or n > 0):
-        slot_name = made.op.name[len(primary.op.name) + 1:]
-        made._set_save_slice_info(SaveSliceInfo(f"{whole.full_name}/{slot_name}", whole.full_shape[:n], whole.var_offset[:n],
-                                                whole.var_shape[:n]))
+        slot_name = made.op.name[len(primary.op.name) + 1 :]
+        made._set_save_slice_info(
+            SaveSliceInfo(
+                f"{whole.full_name}/{slot_name}",
+                whole.full_shape[:n],
+                whole.var_offset[:n],
+                whole.var_shape[:n],
+            )
+        )
     return made

@@ -21,8 +21,8 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
 
 
 def get_global_step(graph: Graph | None = None) -> Any:
-    """The global step of the graph (the default one): what its collection holds, or the tensor 'global_step:0'; None where
-    there is none, or several.
+    """The global step of the graph (the default one): what its collection holds, or the tensor
+    'global_step:0'; None where there is none, or several.
 
     Raises:
       TypeError: it is no integer scalar.
@@ -49,10 +49,17 @@ def create_global_step(graph: Graph | None = None) -> Any:
     if get_global_step(graph) is not None:
         raise ValueError('"global_step" already exists.')
     from graphrt import initializers
+
     with graph.as_default(), graph.name_scope(None):
-        return get_variable(GraphKeys.GLOBAL_STEP, shape=[], dtype=int64, initializer=initializers.zeros(), trainable=False,
-                            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
-                            collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP])
+        return get_variable(
+            GraphKeys.GLOBAL_STEP,
+            shape=[],
+            dtype=int64,
+            initializer=initializers.zeros(),
+            trainable=False,
+            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+            collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP],
+        )
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
@@ -73,7 +80,8 @@ def assert_global_step(global_step_tensor: Any) -> None:
 
 
 def _get_or_create_global_step_read(graph: Graph | None = None) -> Tensor | None:
-    """The value that the global step has before this training step counts it up: one node a graph. None without a step."""
+    """The value that the global step has before this training step counts it up: one node a graph. None
+    without a step."""
     graph = graph or get_default_graph()
     found = graph.get_collection(_READ_KEY)
     if found:
@@ -88,7 +96,8 @@ def _get_or_create_global_step_read(graph: Graph | None = None) -> Tensor | None
 
 
 def _increment_global_step(increment: Any, graph: Graph | None = None) -> Any:
-    """The global step after `increment` is added, which waits for the read of _get_or_create_global_step_read.
+    """The global step after `increment` is added, which waits for the read of
+    _get_or_create_global_step_read.
 
     Raises:
       ValueError: the graph has none.
@@ -96,8 +105,15 @@ def _increment_global_step(increment: Any, graph: Graph | None = None) -> Any:
     graph = graph or get_default_graph()
     step = get_global_step(graph)
     if step is None:
-        raise ValueError("Global step tensor should be created by tf.train.get_or_create_global_step before calling increment.")
+        raise ValueError(
+            "Global step tensor should be created by tf.train.get_or_create_global_step before calling "
+            "increment."
+        )
     read = _get_or_create_global_step_read(graph)
-    with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"), \
-            graph.control_dependencies([read]):
+    with (
+        graph.as_default(),
+        graph.name_scope(None),
+        graph.name_scope(step.op.name + "/"),
+        graph.control_dependencies([read]),
+    ):
         return step.assign_add(increment)

@@ -14,7 +14,8 @@ _VARIABLE_TYPES = ("Variable", "VariableV2", "AutoReloadVariable")
 
 
 def global_variables(scope: str | None = None) -> list[Any]:
-    """The variables shared by a cluster's processes; with `scope`, those whose name `re.match`es it. So for the others."""
+    """The variables shared by a cluster's processes; with `scope`, those whose name `re.match`es it. So for
+    the others."""
     return get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
@@ -88,8 +89,8 @@ def _listed(var_list: Any) -> list[Any]:
 
 
 def assert_variables_initialized(var_list: Any = None) -> Tensor | None:
-    """A tensor whose step fails with FailedPreconditionError where a variable has no value; None where there are none.
-    report_uninitialized_variables says which."""
+    """A tensor whose step fails with FailedPreconditionError where a variable has no value; None where there
+    are none. report_uninitialized_variables says which."""
     ranks = []
     for variable in _listed(var_list):
         with get_default_graph().colocate_with(variable.op):
@@ -99,7 +100,9 @@ def assert_variables_initialized(var_list: Any = None) -> Tensor | None:
     return ranks[0] if len(ranks) == 1 else raw.Pack(ranks, axis=0, name="stack")
 
 
-def report_uninitialized_variables(var_list: Any = None, name: str = "report_uninitialized_variables") -> Tensor:
+def report_uninitialized_variables(
+    var_list: Any = None, name: str = "report_uninitialized_variables"
+) -> Tensor:
     """The names of the variables that have no value, as a string vector.
 
     Args:
@@ -122,4 +125,5 @@ def report_uninitialized_variables(var_list: Any = None, name: str = "report_uni
 def _texts(names: list[str]) -> Any:
     from graphrt.core.convert import make_array
     from graphrt.core.dtypes import string
+
     return make_array(names, string)

@@ -1,7 +1,8 @@
-"""A variable's arguments, checked, and its initial value made safe: variables it is computed from may be uninitialised.
+"""A variable's arguments, checked, and its initial value made safe: variables it is computed from may be
+uninitialised.
 
-An initial value that reads another variable takes that variable's initial value instead while it has none, so that all
-initializers can run in one step in any order.
+An initial value that reads another variable takes that variable's initial value instead while it has none, so
+that all initializers can run in one step in any order.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ def checked_arguments(initial_value: Any, collections: Any, constraint: Any, tra
     if collections is None:
         collections = [GraphKeys.GLOBAL_VARIABLES]
     if not isinstance(collections, (list, tuple, set)):
-        raise ValueError("collections argument to Variable constructor must be a list, tuple, or set. Got "
-                         f"{collections} of type {type(collections)}")
+        raise ValueError(
+            "collections argument to Variable constructor must be a list, tuple, or set. Got "
+            f"{collections} of type {type(collections)}"
+        )
     if constraint is not None and not callable(constraint):
         raise ValueError("The `constraint` argument must be a callable.")
     if trainable and GraphKeys.TRAINABLE_VARIABLES not in collections:
@@ -37,22 +40,27 @@ def checked_arguments(initial_value: Any, collections: Any, constraint: Any, tra
 
 
 def refuse_control_flow(initial_value: Tensor, name: str) -> None:
-    """Raise ValueError where an initial value stands inside a conditional or a loop: it has no value outside."""
+    """Raise ValueError where an initial value stands inside a conditional or a loop: it has no value
+    outside."""
     if initial_value.op._control_flow_context is not None:
-        raise ValueError(f"Initializer for variable {name} is from inside a control-flow construct, such as a loop or "
-                         "conditional. When creating a variable inside a loop or conditional, use a lambda as the "
-                         "initializer.")
+        raise ValueError(
+            f"Initializer for variable {name} is from inside a control-flow construct, such as a loop or "
+            "conditional. When creating a variable inside a loop or conditional, use a lambda as the "
+            "initializer."
+        )
 
 
 def safe_initial_value(name: str, initial_value: Tensor) -> Tensor:
-    """`initial_value`, computed from initialised values of the variables that it reads; itself where it reads none."""
+    """`initial_value`, computed from initialised values of the variables that it reads; itself where it reads
+    none."""
     if not _reads_variable(initial_value.op):
         return initial_value
     return _safe_tensor(name, initial_value, {})
 
 
 def _reads_variable(root: Operation) -> bool:
-    """True where a variable is among what `root` is computed from; False also where a loop is, which stays as it is."""
+    """True where a variable is among what `root` is computed from; False also where a loop is, which stays as
+    it is."""
     seen: set[Operation] = set()
     frontier = [root]
     found = False
@@ -87,8 +95,13 @@ def _safe_op(name: str, op: Operation, made: dict[Operation, Operation]) -> Oper
     if inputs == list(op.inputs):
         return op
     kind = "Switch" if op.type == "RefSwitch" else op.type
-    return op.graph.create_op(kind, inputs, [t.dtype for t in op.outputs], name=f"{op.name}_{name}".replace(":", "_"),
-                              attrs=dict(op.attrs))
+    return op.graph.create_op(
+        kind,
+        inputs,
+        [t.dtype for t in op.outputs],
+        name=f"{op.name}_{name}".replace(":", "_"),
+        attrs=dict(op.attrs),
+    )
 
 
 def _initialized_value(variable_op: Operation) -> Tensor | None:

@@ -1,4 +1,5 @@
-"""Building out of the way: what a variable needs (its initialiser, its slots) stands outside open control flow."""
+"""Building out of the way: what a variable needs (its initialiser, its slots) stands outside open control
+flow."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ def init_scope() -> Iterator[None]:
     graph = get_default_graph()
     outer = outside_functions(graph)
     scope = graph.get_name_scope()
-    with outer.as_default(), outer.name_scope(scope + "/" if scope else None), outer.control_dependencies(None):
+    with (
+        outer.as_default(),
+        outer.name_scope(scope + "/" if scope else None),
+        outer.control_dependencies(None),
+    ):
         yield
 
 
@@ -51,8 +56,10 @@ def group(*inputs: Any, **options: Any) -> Operation:
     for given in _flat(inputs):
         op = given if isinstance(given, Operation) else getattr(given, "op", None)
         if not isinstance(op, Operation):
-            raise TypeError(f"'inputs' should be zero or more (nested) Tensors. Received '{given}' with type "
-                            f"'{type(given)}'.")
+            raise TypeError(
+                f"'inputs' should be zero or more (nested) Tensors. Received '{given}' with type "
+                f"'{type(given)}'."
+            )
         ops.append(op)
     with name_scope(name, "group_deps", ops) as scope:
         if not ops:
@@ -61,7 +68,7 @@ def group(*inputs: Any, **options: Any) -> Operation:
         for op in ops:
             by_device.setdefault(op.device, []).append(op)
         if len(by_device) == 1:
-            (device, found), = by_device.items()
+            ((device, found),) = by_device.items()
             return _after(device, found, scope)
         # One node a device first: a device then signals another once.
         parts = [_after(device, by_device[device], None) for device in sorted(by_device)]
@@ -89,7 +96,8 @@ def _after(device: str, ops: list[Operation], name: str | None) -> Operation:
 
 
 def gated(tensors: list[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:
-    """tf.tuple: the tensors, each available only when all of them (and `control_inputs`) are. None stays None.
+    """tf.tuple: the tensors, each available only when all of them (and `control_inputs`) are. None stays
+    None.
 
     Raises:
       ValueError: there is no tensor among them.
@@ -111,7 +119,11 @@ def _wait(gate: Operation, given: Any) -> Any:
     if isinstance(given, Operation):
         with graph.control_dependencies([gate]):
             return group(given)
-    with name_scope("control_dependency") as scope, graph.colocate_with(given.op), graph.control_dependencies([gate]):
+    with (
+        name_scope("control_dependency") as scope,
+        graph.colocate_with(given.op),
+        graph.control_dependencies([gate]),
+    ):
         if isinstance(given, IndexedSlices):
             return IndexedSlices(raw.Identity(given.values, name=scope), given.indices, given.dense_shape)
         return raw.Identity(given, name=scope)
@@ -120,5 +132,6 @@ def _wait(gate: Operation, given: Any) -> Any:
 def initialized_value(variable: Any) -> Tensor:
     """A variable's value, or its initial value where it was not initialised yet."""
     from graphrt.control_flow.cond import cond
+
     with init_scope():
         return cond(variable.is_initialized(), variable.read_value, lambda: variable.initial_value)

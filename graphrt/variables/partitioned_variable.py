@@ -1,4 +1,5 @@
-"""Partitioned variables: one value held as several variables, cut along one axis; and the partitioners that say how."""
+"""Partitioned variables: one value held as several variables, cut along one axis; and the partitioners that
+say how."""
 
 from __future__ import annotations
 
@@ -43,9 +44,14 @@ class PartitionedVariable:
         for part in variable_list:
             info = part._get_save_slice_info()
             if info is None:
-                raise ValueError(f"All variables must have a save_slice_info available: {[v.name for v in variable_list]}")
+                raise ValueError(
+                    f"All variables must have a save_slice_info available: {[v.name for v in variable_list]}"
+                )
             if TensorShape(info.full_shape) != shape:
-                raise ValueError(f"All variables' full shapes must match shape: {shape}; but full shapes were: {info.full_shape}")
+                raise ValueError(
+                    f"All variables' full shapes must match shape: {shape}; but full shapes were: "
+                    f"{info.full_shape}"
+                )
         self._parts = sorted(variable_list, key=lambda v: v._get_save_slice_info().var_offset)
         self._name, self._shape, self._dtype, self._partitions = name, shape, as_dtype(dtype), partitions
 
@@ -77,8 +83,10 @@ class PartitionedVariable:
     def _one_axis(self, what: str) -> int:
         axes = self._partition_axes()
         if len(axes) > 1:
-            raise NotImplementedError(f"Cannot {what} along more than one dimension: {axes}.  Multi-axis partition {what} is not "
-                                      "supported")
+            raise NotImplementedError(
+                f"Cannot {what} along more than one dimension: {axes}.  Multi-axis partition {what} is not "
+                "supported"
+            )
         return axes[0]
 
     def as_tensor(self) -> Tensor:
@@ -94,46 +102,65 @@ class PartitionedVariable:
             with graph.name_scope(None):
                 return raw.Identity(whole, name=self._name)
 
-    def _dense_var_to_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+    def _dense_var_to_tensor(
+        self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
+    ) -> Tensor:
         if dtype is not None and dtype.base_dtype is not self._dtype.base_dtype:
-            raise ValueError(f"Incompatible type conversion requested to type '{dtype.name}' for variable of type "
-                             f"'{self._dtype.name}'")
+            raise ValueError(
+                f"Incompatible type conversion requested to type '{dtype.name}' for variable of type "
+                f"'{self._dtype.name}'"
+            )
         if as_ref:
             raise NotImplementedError("PartitionedVariable doesn't support being used as a reference.")
         return self.as_tensor()
 
-    def _each(self, update: str, value: Any, use_locking: bool, name: str | None, read_value: bool) -> list[Any]:
+    def _each(
+        self, update: str, value: Any, use_locking: bool, name: str | None, read_value: bool
+    ) -> list[Any]:
         axis = self._one_axis("assign")
         if isinstance(value, (list, PartitionedVariable)):
             values = list(value)
             if len(values) != len(self._parts):
-                raise ValueError(f"'{self._name}' has {len(self._parts)} parts, and {len(values)} values are given for them")
+                raise ValueError(
+                    f"'{self._name}' has {len(self._parts)} parts, and {len(values)} values are given for "
+                    "them"
+                )
         else:
             sizes = [part.shape.as_list()[axis] for part in self._parts]
             values = raw.SplitV(value, convert_to_tensor(sizes), axis, num_split=len(sizes), name="split")
-        return [getattr(part, update)(v, use_locking=use_locking, name=name, read_value=read_value)
-                for part, v in zip(self._parts, values)]
+        return [
+            getattr(part, update)(v, use_locking=use_locking, name=name, read_value=read_value)
+            for part, v in zip(self._parts, values)
+        ]
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None,
-               read_value: bool = True) -> list[Tensor | Operation]:
+    def assign(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> list[Tensor | Operation]:
         """Set the parts from a whole tensor, a list of one value a part, or another PartitionedVariable."""
         return self._each("assign", value, use_locking, name, read_value)
 
-    def assign_add(self, value: Any, use_locking: bool = False, name: str | None = None,
-                   read_value: bool = True) -> list[Tensor | Operation]:
+    def assign_add(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> list[Tensor | Operation]:
         return self._each("assign_add", value, use_locking, name, read_value)
 
-    def assign_sub(self, value: Any, use_locking: bool = False, name: str | None = None,
-                   read_value: bool = True) -> list[Tensor | Operation]:
+    def assign_sub(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> list[Tensor | Operation]:
         return self._each("assign_sub", value, use_locking, name, read_value)
 
 
-def variable_axis_size_partitioner(max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16,
-                                   max_shards: int | None = None) -> Partitioner:
-    """Parts of at most `max_shard_bytes` (but one slice at least) along `axis`, at most `max_shards` of them."""
+def variable_axis_size_partitioner(
+    max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
+) -> Partitioner:
+    """Parts of at most `max_shard_bytes` (but one slice at least) along `axis`, at most `max_shards` of
+    them."""
     if max_shard_bytes < 1 or bytes_per_string_element < 1:
-        raise ValueError("Both max_shard_bytes and bytes_per_string_element must be positive. Currently, max_shard_bytes is "
-                         f"{max_shard_bytes} and bytes_per_string_element is {bytes_per_string_element}")
+        raise ValueError(
+            "Both max_shard_bytes and bytes_per_string_element must be positive. Currently, max_shard_bytes "
+            "is "
+            f"{max_shard_bytes} and bytes_per_string_element is {bytes_per_string_element}"
+        )
     if max_shards and max_shards < 1:
         raise ValueError("max_shards must be positive.")
 
@@ -150,21 +177,29 @@ def variable_axis_size_partitioner(max_shard_bytes: int, axis: int = 0, bytes_pe
     return partitioner
 
 
-def min_max_variable_partitioner(max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10,
-                                 bytes_per_string_element: int = 16) -> Partitioner:
+def min_max_variable_partitioner(
+    max_partitions: int = 1,
+    axis: int = 0,
+    min_slice_size: int = 256 << 10,
+    bytes_per_string_element: int = 16,
+) -> Partitioner:
     """As many parts along `axis` as `max_partitions` and parts of `min_slice_size` bytes allow."""
+
     def partitioner(shape: Any, dtype: Any) -> list[int]:
         sizes = as_shape(shape).as_list()
         if axis >= len(sizes):
             raise ValueError(f"Cannot partition variable along axis {axis} when shape is only {shape}")
         total = as_shape(shape).num_elements() * _element_bytes(dtype, bytes_per_string_element)
-        return _along(axis, len(sizes), max(1, min(sizes[axis], max_partitions, math.ceil(total / min_slice_size))))
+        return _along(
+            axis, len(sizes), max(1, min(sizes[axis], max_partitions, math.ceil(total / min_slice_size)))
+        )
 
     return partitioner
 
 
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     """`num_shards` parts along `axis`, or as many as that axis is long."""
+
     def partitioner(shape: Any, **_: Any) -> list[int]:
         sizes = as_shape(shape).as_list()
         return _along(axis, len(sizes), min(num_shards, sizes[axis]))
@@ -183,18 +218,38 @@ def _along(axis: int, rank: int, parts: int) -> list[int]:
     return made
 
 
-def create_partitioned_variables(shape: Any, slicing: Any, initializer: Any, dtype: Any = "float32", trainable: bool = True,
-                                 collections: Any = None, name: str | None = None, reuse: Any = None) -> list[Any]:
-    """The parts of a partitioned variable, cut into slicing[i] parts along axis i. get_variable with a partitioner does
-    the same."""
+def create_partitioned_variables(
+    shape: Any,
+    slicing: Any,
+    initializer: Any,
+    dtype: Any = "float32",
+    trainable: bool = True,
+    collections: Any = None,
+    name: str | None = None,
+    reuse: Any = None,
+) -> list[Any]:
+    """The parts of a partitioned variable, cut into slicing[i] parts along axis i. get_variable with a
+    partitioner does the same."""
     from graphrt.variables.variable_scope import get_variable_scope, variable_scope
     from graphrt.variables.variable_store import default_store
+
     if len(shape) != len(slicing):
-        raise ValueError("The 'shape' and 'slicing' of a partitioned Variable must have the length: shape: "
-                         f"{shape}, slicing: {slicing}")
+        raise ValueError(
+            "The 'shape' and 'slicing' of a partitioned Variable must have the length: shape: "
+            f"{shape}, slicing: {slicing}"
+        )
     if len(shape) < 1:
         raise ValueError(f"A partitioned Variable must have rank at least 1: shape: {shape}")
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
-        return list(get_variable_scope()._get_partitioned_variable(
-            default_store(), None, shape=shape, dtype=as_dtype(dtype), initializer=initializer, trainable=trainable,
-            partitioner=lambda **_: slicing, collections=collections))
+        return list(
+            get_variable_scope()._get_partitioned_variable(
+                default_store(),
+                None,
+                shape=shape,
+                dtype=as_dtype(dtype),
+                initializer=initializer,
+                trainable=trainable,
+                partitioner=lambda **_: slicing,
+                collections=collections,
+            )
+        )

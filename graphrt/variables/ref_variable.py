@@ -1,4 +1,5 @@
-"""Ref variables, TF1's own: a node whose output is the variable's memory. Reads see the memory as it is when they run."""
+"""Ref variables, TF1's own: a node whose output is the variable's memory. Reads see the memory as it is when
+they run."""
 
 from __future__ import annotations
 
@@ -17,29 +18,52 @@ from graphrt.variables.variable import Variable, checked_modes, prepend_scope, s
 
 
 class RefVariable(Variable):
-    """A ref variable; its arguments are Variable's. Nodes: 'W' (VariableV2), 'W/Assign', 'W/read', and what computes the
+    """A ref variable; its arguments are Variable's. Nodes: 'W' (VariableV2), 'W/Assign', 'W/read', and what
+    computes the
     initial value: under 'W/Initializer' where a function gives it, else at 'W/initial_value'."""
 
-    def __init__(self, initial_value: Any = None, trainable: bool | None = None, collections: Any = None,
-                 validate_shape: bool = True, caching_device: Any = None, name: str | None = None, variable_def: Any = None,
-                 dtype: Any = None, expected_shape: Any = None, import_scope: str | None = None, constraint: Any = None,
-                 synchronization: Any = None, aggregation: Any = None, shape: Any = None) -> None:
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Any = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        expected_shape: Any = None,
+        import_scope: str | None = None,
+        constraint: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+    ) -> None:
         if variable_def is not None:
             if initial_value is not None:
                 raise ValueError("variable_def and initial_value are mutually exclusive.")
             self._from_nodes(variable_def, import_scope)
             return
         self._synchronization, self._aggregation, self._trainable = checked_modes(
-            synchronization, aggregation, trainable, name)
+            synchronization, aggregation, trainable, name
+        )
         collections = checked_arguments(initial_value, collections, constraint, self._trainable)
         self._caching_device, self._constraint, self._save_slice_info = caching_device, constraint, None
         wanted = None if dtype is None else as_dtype(dtype).base_dtype
         with init_scope():
-            self._build(initial_value, validate_shape, name, wanted, None if shape is None else as_shape(shape))
+            self._build(
+                initial_value, validate_shape, name, wanted, None if shape is None else as_shape(shape)
+            )
             get_default_graph().add_to_collections(collections, self)
 
-    def _build(self, initial_value: Any, validate_shape: bool, name: str | None, dtype: DType | None,
-               shape: TensorShape | None) -> None:
+    def _build(
+        self,
+        initial_value: Any,
+        validate_shape: bool,
+        name: str | None,
+        dtype: DType | None,
+        shape: TensorShape | None,
+    ) -> None:
         graph = get_default_graph()
         is_function = callable(initial_value)
         with name_scope(name, "Variable", [] if is_function else [initial_value]) as scope:
@@ -55,12 +79,18 @@ class RefVariable(Variable):
                 self._variable = self._node(graph, scope, validate_shape, shape)
             self._name = self._variable.name
             if validate_shape and not self._initial_value.shape.is_fully_defined():
-                raise ValueError(f"initial_value must have a shape specified: {self._initial_value}. validate_shape=False "
-                                 "allows any shape")
-            self._initializer_op = raw.Assign(self._variable, safe_initial_value(scope, self._initial_value),
-                                              validate_shape=validate_shape).op
-            place = graph.device(self._caching_device) if self._caching_device is not None else \
-                graph.colocate_with(self._variable.op)
+                raise ValueError(
+                    f"initial_value must have a shape specified: {self._initial_value}. validate_shape=False "
+                    "allows any shape"
+                )
+            self._initializer_op = raw.Assign(
+                self._variable, safe_initial_value(scope, self._initial_value), validate_shape=validate_shape
+            ).op
+            place = (
+                graph.device(self._caching_device)
+                if self._caching_device is not None
+                else graph.colocate_with(self._variable.op)
+            )
             with place:
                 self._snapshot = raw.Identity(self._variable, name="read")
 
@@ -102,7 +132,9 @@ class RefVariable(Variable):
     def _as_graph_element(self) -> Tensor:
         return self._variable
 
-    def _dense_var_to_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+    def _dense_var_to_tensor(
+        self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
+    ) -> Tensor:
         self._checked_dtype(dtype)
         return self._variable if as_ref else self.value()
 
@@ -134,49 +166,73 @@ class RefVariable(Variable):
 
     # -- updates: each returns the variable's reference after it -------------------------------------------
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Set the variable. Returns its reference after that; the operation with read_value=False."""
         made = raw.Assign(self._variable, value, use_locking=use_locking, name=name)
         return made if read_value else made.op
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         made = raw.AssignAdd(self._variable, delta, use_locking=use_locking, name=name)
         return made if read_value else made.op
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         made = raw.AssignSub(self._variable, delta, use_locking=use_locking, name=name)
         return made if read_value else made.op
 
     def _scatter(self, how: str, sparse_delta: Any, use_locking: bool, name: str | None) -> Tensor:
         if not isinstance(sparse_delta, IndexedSlices):
             raise TypeError(f"sparse_delta is not IndexedSlices: {sparse_delta}")
-        return getattr(raw, "Scatter" + how)(self._variable, sparse_delta.indices, sparse_delta.values,
-                                             use_locking=use_locking, name=name)
+        return getattr(raw, "Scatter" + how)(
+            self._variable, sparse_delta.indices, sparse_delta.values, use_locking=use_locking, name=name
+        )
 
-    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_add(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         """Add slices to the rows at their indices. Raises TypeError where they are not IndexedSlices."""
         return self._scatter("Add", sparse_delta, use_locking, name)
 
-    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_sub(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         return self._scatter("Sub", sparse_delta, use_locking, name)
 
-    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_mul(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         return self._scatter("Mul", sparse_delta, use_locking, name)
 
-    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_div(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         return self._scatter("Div", sparse_delta, use_locking, name)
 
-    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_min(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         return self._scatter("Min", sparse_delta, use_locking, name)
 
-    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_max(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         return self._scatter("Max", sparse_delta, use_locking, name)
 
-    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_update(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         return self._scatter("Update", sparse_delta, use_locking, name)
 
-    def batch_scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def batch_scatter_update(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         from graphrt.variables.assignments import batch_scatter_update
+
         return batch_scatter_update(self, sparse_delta.indices, sparse_delta.values, use_locking, name)
 
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
@@ -194,8 +250,9 @@ class RefVariable(Variable):
     def scatter_nd_min(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
         return raw.ScatterNdMin(self._variable, indices, updates, use_locking=True, name=name)
 
-    def _strided_slice_assign(self, begin: Tensor, end: Tensor, strides: Tensor, value: Any, name: str | None,
-                              masks: dict[str, int]) -> Tensor:
+    def _strided_slice_assign(
+        self, begin: Tensor, end: Tensor, strides: Tensor, value: Any, name: str | None, masks: dict[str, int]
+    ) -> Tensor:
         return raw.StridedSliceAssign(self._variable, begin, end, strides, value, name=name, **masks)
 
     def count_up_to(self, limit: int) -> Tensor:
@@ -216,4 +273,4 @@ class RefVariable(Variable):
         return self / other  # type: ignore[operator]
 
     def __ipow__(self, other: Any) -> Any:
-        return self ** other  # type: ignore[operator]
+        return self**other  # type: ignore[operator]

@@ -10,13 +10,24 @@ from typing import Any
 from graphrt.core.errors import source_line
 from graphrt.core.graph import GraphKeys, get_collection, get_collection_ref
 from graphrt.core.operation import user_location
-from graphrt.variables.variable_scope import PureVariableScope, VariableScope, unique_scope_name, variable_scope
+from graphrt.variables.variable_scope import (
+    PureVariableScope,
+    VariableScope,
+    unique_scope_name,
+    variable_scope,
+)
 
 _log = logging.getLogger("graphrt")
 
 
-def make_template(name_: str, func_: Callable[..., Any], create_scope_now_: bool = False, unique_name_: str | None = None,
-                  custom_getter_: Any = None, **kwargs: Any) -> Template:
+def make_template(
+    name_: str,
+    func_: Callable[..., Any],
+    create_scope_now_: bool = False,
+    unique_name_: str | None = None,
+    custom_getter_: Any = None,
+    **kwargs: Any,
+) -> Template:
     """A Template of `func_`, with `kwargs` bound.
 
     Args:
@@ -27,13 +38,18 @@ def make_template(name_: str, func_: Callable[..., Any], create_scope_now_: bool
     Raises:
       ValueError: name_ is None.
     """
-    return Template(name_, functools.partial(func_, **kwargs) if kwargs else func_, create_scope_now_, unique_name_,
-                    custom_getter_)
+    return Template(
+        name_,
+        functools.partial(func_, **kwargs) if kwargs else func_,
+        create_scope_now_,
+        unique_name_,
+        custom_getter_,
+    )
 
 
 class Template:
-    """A function whose get_variable calls share their variables among its calls; a trainable variable made by a later call
-    is an error. What make_template returns.
+    """A function whose get_variable calls share their variables among its calls; a trainable variable made by
+    a later call is an error. What make_template returns.
 
     Attributes:
       name: the name asked for.
@@ -41,8 +57,14 @@ class Template:
       variable_scope: its VariableScope, once it has one.
     """
 
-    def __init__(self, name: str, func: Callable[..., Any], create_scope_now: bool = False, unique_name: str | None = None,
-                 custom_getter: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        create_scope_now: bool = False,
+        unique_name: str | None = None,
+        custom_getter: Any = None,
+    ) -> None:
         if name is None:
             raise ValueError("name cannot be None.")
         self.name, self.func = name, func
@@ -51,7 +73,9 @@ class Template:
         self.variable_scope: VariableScope | None = None
         self._was_called = self._has_variables = False
         if create_scope_now:
-            with PureVariableScope(unique_name or unique_scope_name(name), custom_getter=custom_getter) as scope:
+            with PureVariableScope(
+                unique_name or unique_scope_name(name), custom_getter=custom_getter
+            ) as scope:
                 self.variable_scope = scope
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -77,7 +101,9 @@ class Template:
             self._has_variables = True
             return result
         except Exception as error:
-            error.add_note(f"in the template '{self.name}', originally defined at: {source_line(self._location)}")
+            error.add_note(
+                f"in the template '{self.name}', originally defined at: {source_line(self._location)}"
+            )
             raise
 
     def _call_again(self, args: Any, kwargs: Any) -> Any:
@@ -86,11 +112,17 @@ class Template:
         n_trainable, n_global = len(trainable), len(all_global)
         result = self.func(*args, **kwargs)
         if len(trainable) != n_trainable:
-            raise ValueError("Trainable variable created when calling a template after the first time, perhaps you used "
-                             f"tf.Variable when you meant tf.get_variable: {trainable[n_trainable:]}")
+            raise ValueError(
+                "Trainable variable created when calling a template after the first time, perhaps you used "
+                f"tf.Variable when you meant tf.get_variable: {trainable[n_trainable:]}"
+            )
         if len(all_global) != n_global:
-            _log.info("New variables created when calling a template after the first time, perhaps you used tf.Variable when "
-                      "you meant tf.get_variable: %s", all_global[n_global:])
+            _log.info(
+                "New variables created when calling a template after the first time, perhaps you used "
+                "tf.Variable when "
+                "you meant tf.get_variable: %s",
+                all_global[n_global:],
+            )
         return result
 
     @property

@@ -1,8 +1,8 @@
 """tf.Variable: what ref and resource variables share, and how `tf.Variable(...)` becomes one of them.
 
 `tf.Variable` is a class to test against and a call to make variables with. The call goes through the open
-`variable_creator_scope`s, innermost first, to the default creator, which picks the kind: `use_resource`, else the
-variable scope's, else what `enable_resource_variables` set.
+`variable_creator_scope`s, innermost first, to the default creator, which picks the kind: `use_resource`, else
+the variable scope's, else what `enable_resource_variables` set.
 """
 
 from __future__ import annotations
@@ -44,23 +44,32 @@ class VariableAggregation(enum.Enum):
         return hash(self.value)
 
 
-def checked_modes(synchronization: Any, aggregation: Any, trainable: bool | None,
-                  name: Any) -> tuple[VariableSynchronization, VariableAggregation, bool]:
+def checked_modes(
+    synchronization: Any, aggregation: Any, trainable: bool | None, name: Any
+) -> tuple[VariableSynchronization, VariableAggregation, bool]:
     """The three with their defaults: trainable unless it is synchronised on read.
 
     Raises:
       ValueError: a synchronization or aggregation that does not exist.
     """
     try:
-        aggregation = VariableAggregation.NONE if aggregation is None else VariableAggregation(
-            getattr(aggregation, "value", aggregation))
+        aggregation = (
+            VariableAggregation.NONE
+            if aggregation is None
+            else VariableAggregation(getattr(aggregation, "value", aggregation))
+        )
     except ValueError:
         raise ValueError(f"Invalid variable aggregation mode: {aggregation} for variable: {name}") from None
     try:
-        synchronization = VariableSynchronization.AUTO if synchronization is None else VariableSynchronization(
-            getattr(synchronization, "value", synchronization))
+        synchronization = (
+            VariableSynchronization.AUTO
+            if synchronization is None
+            else VariableSynchronization(getattr(synchronization, "value", synchronization))
+        )
     except ValueError:
-        raise ValueError(f"Invalid variable synchronization mode: {synchronization} for variable: {name}") from None
+        raise ValueError(
+            f"Invalid variable synchronization mode: {synchronization} for variable: {name}"
+        ) from None
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
     return synchronization, aggregation, trainable
@@ -74,14 +83,26 @@ class SaveSliceInfo:
       var_offset, var_shape: where the part begins, and its shape.
     """
 
-    def __init__(self, full_name: str | None = None, full_shape: list[int] | None = None, var_offset: list[int] | None = None,
-                 var_shape: list[int] | None = None, save_slice_info_def: Any = None, import_scope: str | None = None) -> None:
+    def __init__(
+        self,
+        full_name: str | None = None,
+        full_shape: list[int] | None = None,
+        var_offset: list[int] | None = None,
+        var_shape: list[int] | None = None,
+        save_slice_info_def: Any = None,
+        import_scope: str | None = None,
+    ) -> None:
         if save_slice_info_def is not None:
             full_name = prepend_scope(save_slice_info_def.full_name, import_scope)
             full_shape = list(save_slice_info_def.full_shape)
             var_offset = list(save_slice_info_def.var_offset)
             var_shape = list(save_slice_info_def.var_shape)
-        self.full_name, self.full_shape, self.var_offset, self.var_shape = full_name, full_shape, var_offset, var_shape
+        self.full_name, self.full_shape, self.var_offset, self.var_shape = (
+            full_name,
+            full_shape,
+            var_offset,
+            var_shape,
+        )
 
     @property
     def spec(self) -> str:
@@ -97,8 +118,11 @@ class SaveSliceInfo:
         try:
             *whole, part = spec.split(" ")
             pairs = [pair.split(",") for pair in part.split(":")]
-            return cls(full_shape=[int(d) for d in whole], var_offset=[int(o) for o, _ in pairs],
-                       var_shape=[int(s) for _, s in pairs])
+            return cls(
+                full_shape=[int(d) for d in whole],
+                var_offset=[int(o) for o, _ in pairs],
+                var_shape=[int(s) for _, s in pairs],
+            )
         except ValueError as error:
             raise ValueError(f"{spec!r} is not 'size size … offset,size:offset,size…': {error}") from None
 
@@ -107,8 +131,11 @@ class SaveSliceInfo:
         if export_scope is not None and not (self.full_name or "").startswith(export_scope):
             return None
         return variable_pb2.SaveSliceInfoDef(
-            full_name=strip_scope(self.full_name or "", export_scope), full_shape=self.full_shape, var_offset=self.var_offset,
-            var_shape=self.var_shape)
+            full_name=strip_scope(self.full_name or "", export_scope),
+            full_shape=self.full_shape,
+            var_offset=self.var_offset,
+            var_shape=self.var_shape,
+        )
 
 
 def prepend_scope(name: str, import_scope: str | None) -> str:
@@ -123,7 +150,8 @@ def strip_scope(name: str, export_scope: str | None) -> str:
 
 
 class VariableClass(type):
-    """`Variable(...)` itself makes a variable of the kind asked for; its subclasses are made as other classes are."""
+    """`Variable(...)` itself makes a variable of the kind asked for; its subclasses are made as other classes
+    are."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Variable:
@@ -141,7 +169,8 @@ class Variable(metaclass=VariableClass):
       validate_shape: False allows an initial value of unknown shape, and assignments of other shapes.
       caching_device: device name on which reads are cached.
       name: 'Variable' by default, made unique.
-      variable_def: a VariableDef of a variable whose nodes exist already; excludes the others but import_scope.
+      variable_def: a VariableDef of a variable whose nodes exist already; excludes the others but
+        import_scope.
       dtype: what initial_value is converted to.
       expected_shape: ignored, as in TensorFlow.
       import_scope: name scope before the names in variable_def.
@@ -150,7 +179,8 @@ class Variable(metaclass=VariableClass):
       synchronization, aggregation: for variables that are distributed.
       shape: its static shape where it is not that of initial_value.
     Raises:
-      ValueError: initial_value is missing, has no known shape though validate_shape is True, or stands in control flow.
+      ValueError: initial_value is missing, has no known shape though validate_shape is True, or stands in
+        control flow.
     """
 
     SaveSliceInfo = SaveSliceInfo
@@ -223,6 +253,7 @@ class Variable(metaclass=VariableClass):
     def initialized_value(self) -> Tensor:
         """The value, or the initial value as long as the variable was not initialised."""
         from graphrt.variables.lifting import initialized_value
+
         return initialized_value(self)
 
     def eval(self, session: Any = None) -> Any:
@@ -244,8 +275,11 @@ class Variable(metaclass=VariableClass):
 
     def _checked_dtype(self, dtype: DType | None) -> None:
         if dtype is not None and dtype.base_dtype is not self.dtype.base_dtype:
-            raise ValueError(f"Incompatible type conversion requested to type '{dtype.name}' for variable '{self.name}' of type "
-                             f"'{self.dtype.name}': tf.cast(variable, tf.{dtype.name}) converts")
+            raise ValueError(
+                f"Incompatible type conversion requested to type '{dtype.name}' for variable '{self.name}' "
+                "of type "
+                f"'{self.dtype.name}': tf.cast(variable, tf.{dtype.name}) converts"
+            )
 
     def ref(self) -> TensorReference:
         """A hashable stand-in; `.deref()` gives the variable back."""
@@ -263,8 +297,11 @@ class Variable(metaclass=VariableClass):
 
     def _common_proto(self, export_scope: str | None) -> Any:
         made = variable_pb2.VariableDef(
-            trainable=self._trainable, synchronization=self._synchronization.value, aggregation=self._aggregation.value,
-            initializer_name=strip_scope(self.initializer.name, export_scope))
+            trainable=self._trainable,
+            synchronization=self._synchronization.value,
+            aggregation=self._aggregation.value,
+            initializer_name=strip_scope(self.initializer.name, export_scope),
+        )
         if self._initial_value is not None:
             made.initial_value_name = strip_scope(self._initial_value.name, export_scope)
         if self._save_slice_info is not None:
@@ -277,11 +314,20 @@ class Variable(metaclass=VariableClass):
         graph = get_default_graph()
         element = lambda name: graph.as_graph_element(prepend_scope(name, import_scope))  # noqa: E731
         self._initializer_op = element(variable_def.initializer_name)
-        self._initial_value = element(variable_def.initial_value_name) if variable_def.initial_value_name else None
+        self._initial_value = (
+            element(variable_def.initial_value_name) if variable_def.initial_value_name else None
+        )
         self._synchronization, self._aggregation, self._trainable = checked_modes(
-            variable_def.synchronization, variable_def.aggregation, variable_def.trainable, variable_def.variable_name)
-        self._save_slice_info = SaveSliceInfo(save_slice_info_def=variable_def.save_slice_info_def, import_scope=import_scope) \
-            if variable_def.HasField("save_slice_info_def") else None
+            variable_def.synchronization,
+            variable_def.aggregation,
+            variable_def.trainable,
+            variable_def.variable_name,
+        )
+        self._save_slice_info = (
+            SaveSliceInfo(save_slice_info_def=variable_def.save_slice_info_def, import_scope=import_scope)
+            if variable_def.HasField("save_slice_info_def")
+            else None
+        )
         self._caching_device = self._constraint = None
 
     # -- operators: the value's, read outside of the operator's name scope -----------------------------------
@@ -302,12 +348,16 @@ class Variable(metaclass=VariableClass):
         """A slice of the value; its `assign(value)` assigns to that part of the variable."""
         made = self.value()[key]
         picked = made.op
-        made.assign = lambda value, name=None: self._strided_slice_assign(  # type: ignore[attr-defined]
-            *picked.inputs[1:4], value, name, {mask: picked.attrs[mask] for mask in _MASKS})
+        made.assign = (
+            lambda value, name=None: self._strided_slice_assign(  # type: ignore[attr-defined]
+                *picked.inputs[1:4], value, name, {mask: picked.attrs[mask] for mask in _MASKS}
+            )
+        )
         return made
 
-    def _strided_slice_assign(self, begin: Tensor, end: Tensor, strides: Tensor, value: Any, name: str | None,
-                              masks: dict[str, int]) -> Any:
+    def _strided_slice_assign(
+        self, begin: Tensor, end: Tensor, strides: Tensor, value: Any, name: str | None, masks: dict[str, int]
+    ) -> Any:
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -315,9 +365,39 @@ class Variable(metaclass=VariableClass):
 
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-_OPERATORS = ("add", "radd", "sub", "rsub", "mul", "rmul", "div", "rdiv", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod",
-              "rmod", "pow", "rpow", "matmul", "rmatmul", "and", "rand", "or", "ror", "xor", "rxor", "lt", "le", "gt", "ge", "neg",
-              "abs", "invert")
+_OPERATORS = (
+    "add",
+    "radd",
+    "sub",
+    "rsub",
+    "mul",
+    "rmul",
+    "div",
+    "rdiv",
+    "truediv",
+    "rtruediv",
+    "floordiv",
+    "rfloordiv",
+    "mod",
+    "rmod",
+    "pow",
+    "rpow",
+    "matmul",
+    "rmatmul",
+    "and",
+    "rand",
+    "or",
+    "ror",
+    "xor",
+    "rxor",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "neg",
+    "abs",
+    "invert",
+)
 
 
 def _forward(name: str) -> Callable[..., Any]:
@@ -347,8 +427,8 @@ _creators = _Creators()
 
 @contextmanager
 def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
-    """Variables of the default graph are made by `variable_creator(next_creator, **kwargs)` inside: it may change the
-    arguments, and calls `next_creator(**kwargs)` for the variable, or returns another."""
+    """Variables of the default graph are made by `variable_creator(next_creator, **kwargs)` inside: it may
+    change the arguments, and calls `next_creator(**kwargs)` for the variable, or returns another."""
     graph = get_default_graph()
     opened = _creators.of.setdefault(graph, [])
     opened.append(variable_creator)
@@ -358,20 +438,44 @@ def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[Non
         opened.pop()
 
 
-def create_variable(initial_value: Any = None, trainable: bool | None = None, collections: Any = None,
-                    validate_shape: bool = True, caching_device: Any = None, name: str | None = None, variable_def: Any = None,
-                    dtype: Any = None, expected_shape: Any = None, import_scope: str | None = None, constraint: Any = None,
-                    use_resource: bool | None = None, synchronization: Any = VariableSynchronization.AUTO,
-                    aggregation: Any = VariableAggregation.NONE, shape: Any = None) -> Any:
+def create_variable(
+    initial_value: Any = None,
+    trainable: bool | None = None,
+    collections: Any = None,
+    validate_shape: bool = True,
+    caching_device: Any = None,
+    name: str | None = None,
+    variable_def: Any = None,
+    dtype: Any = None,
+    expected_shape: Any = None,
+    import_scope: str | None = None,
+    constraint: Any = None,
+    use_resource: bool | None = None,
+    synchronization: Any = VariableSynchronization.AUTO,
+    aggregation: Any = VariableAggregation.NONE,
+    shape: Any = None,
+) -> Any:
     """What `tf.Variable(...)` calls: the creators, then the class of the kind asked for."""
     creator: Callable[..., Any] = _default_creator
     for outer in _creators.of.get(get_default_graph(), ()):
         creator = _chained(outer, creator)
     return creator(
-        initial_value=initial_value, trainable=trainable, collections=collections, validate_shape=validate_shape,
-        caching_device=caching_device, name=name, variable_def=variable_def, dtype=dtype, expected_shape=expected_shape,
-        import_scope=import_scope, constraint=constraint, use_resource=use_resource, synchronization=synchronization,
-        aggregation=VariableAggregation.NONE if aggregation is None else aggregation, shape=shape)
+        initial_value=initial_value,
+        trainable=trainable,
+        collections=collections,
+        validate_shape=validate_shape,
+        caching_device=caching_device,
+        name=name,
+        variable_def=variable_def,
+        dtype=dtype,
+        expected_shape=expected_shape,
+        import_scope=import_scope,
+        constraint=constraint,
+        use_resource=use_resource,
+        synchronization=synchronization,
+        aggregation=VariableAggregation.NONE if aggregation is None else aggregation,
+        shape=shape,
+    )
 
 
 def _chained(creator: Callable[..., Any], following: Callable[..., Any]) -> Callable[..., Any]:
@@ -382,6 +486,7 @@ def _default_creator(use_resource: bool | None = None, variable_def: Any = None,
     from graphrt.variables.ref_variable import RefVariable
     from graphrt.variables.resource_variable import ResourceVariable
     from graphrt.variables.variable_scope import get_variable_scope
+
     if variable_def is not None and use_resource is None:
         use_resource = variable_def.is_resource
     if use_resource is None:

@@ -6,12 +6,16 @@ distribution, over seeds, sizes and dtypes, for several runs of the same kernel.
 """
 
 import importlib.util
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import graphrt
 from graphrt.core import distributions, rejection
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.philox import (  # fmt: skip
@@ -120,6 +124,17 @@ def test_many_draws_load_the_compiled_blocks_and_the_stream_goes_on_unchanged(un
     third = distributions.uniform(state, (30000,))
     for drawn in (first, second, third):
         np.testing.assert_array_equal(distributions.uniform(again, drawn.shape), drawn)
+
+
+def test_numba_is_not_imported_for_small_draws():
+    program = (
+        "import sys; from graphrt.core import distributions, philox; "
+        "distributions.uniform(philox.GuardedPhilox(1, 2), (100000,)); print('numba' in sys.modules)"
+    )
+    root = Path(graphrt.__file__).parents[1]
+    call = [sys.executable, "-c", program]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=120, cwd=root)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 # ---------------------------------------------------------------------------------------------- state

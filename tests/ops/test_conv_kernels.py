@@ -470,6 +470,28 @@ def test_bias_and_relu_can_be_part_of_the_convolution():
 
 
 @needs_onednn
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("m, k, n", [(1, 1, 1), (3, 70, 5), (130, 90, 110), (1, 300, 200), (200, 300, 1)])
+def test_matrix_products_take_transposes(turned, m, k, n):
+    a, b, out = draw(m, k), draw(k, n), np.full((m, n), np.nan, np.float32)
+    given = [x.T.copy().T if turn else x for x, turn in zip((a, b), turned)]
+    assert onednn_primitives.matrix_product(*given, out)
+    close(out, (a.astype(np.float64) @ b).astype(np.float32), scale=10)
+
+
+@needs_onednn
+def test_matrix_products_decline_what_they_cannot_take():
+    a, b, out = draw(4, 6), draw(6, 8), np.zeros((4, 8), np.float32)
+    assert not onednn_primitives.matrix_product(a[:, ::2], b[::2], out)
+    assert not onednn_primitives.matrix_product(a.astype(np.float64), b, out)
+    assert not onednn_primitives.matrix_product(a, b, np.zeros((4, 16), np.float32)[:, ::2])
+    assert not onednn_primitives.matrix_product(a[:0], b, out[:0])
+    assert not out.any()
+    with pytest.raises(ValueError, match="cannot put"):
+        onednn_primitives.matrix_product(a, b, out[:3])
+
+
+@needs_onednn
 def test_programs_kept_are_bounded_and_a_forgotten_one_is_built_again(monkeypatch):
     monkeypatch.setattr(onednn_primitives, "KEPT_PROGRAMS", 3)
     onednn_primitives.forget_programs()
@@ -547,6 +569,7 @@ def test_a_large_scratch_area_is_not_kept():
 
 
 def test_a_library_that_is_not_there_is_explained(monkeypatch):
+    monkeypatch.delenv(onednn.ENVIRONMENT, raising=False)
     monkeypatch.setattr(onednn, "_candidates", lambda: ["/nowhere/libdnnl.so.3"])
     found, availability = onednn._load()
     assert found is None
