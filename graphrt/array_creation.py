@@ -15,7 +15,6 @@ from graphrt.core.dtypes import string as string_
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension, TensorShape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
-from graphrt.ops.array_nodes import shape_of
 
 __all__ = [
     "check_numerics", "constant", "ensure_shape", "fill", "guarantee_const", "identity", "identity_n",
@@ -196,7 +195,10 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
 
 
 def _shape(tensor: Tensor, optimize: bool) -> Tensor:
-    return shape_of(tensor) if optimize else raw.Shape(tensor)
+    if not optimize or not tensor.shape.is_fully_defined():
+        return raw.Shape(tensor)
+    with name_scope("Shape"):
+        return convert_to_tensor(tensor.shape, name="shape_as_tensor")
 
 
 def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
+from graphrt.array_creation import ones_like
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
@@ -134,8 +135,7 @@ def strided_slice(
       var: the variable that `input_` is of: the result has `assign(value)`, which sets its slice.
     """
     if strides is None:
-        begin = convert_to_tensor(begin)
-        strides = np.ones(begin.shape.as_list(), begin.dtype.np)
+        strides = ones_like(begin)
     masks = {
         "begin_mask": begin_mask,
         "end_mask": end_mask,

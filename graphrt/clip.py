@@ -97,8 +97,7 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     if use_norm is None:
         use_norm = global_norm(t_list, name)
     with name_scope(name, "clip_by_global_norm", [*t_list, clip_norm]) as name:
-        one = array_api.constant(1.0, dtype=use_norm.dtype)
-        finite = clip_norm * math_api.minimum(1.0 / use_norm, one / clip_norm)
+        finite = clip_norm * math_api.minimum(1.0 / use_norm, array_api.constant(1.0, dtype=use_norm.dtype) / clip_norm)
         scale = finite + (use_norm - use_norm)
         values = [None if t is None else _values(t, f"t_{i}") for i, t in enumerate(t_list)]
         clipped: list[Any] = []
@@ -117,5 +116,5 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
         t = convert_to_tensor(t, name="t")
         n = math_api.cast(array_api.size(t), float32)
         inverse = math_api.rsqrt(math_api.reduce_sum(t * t, math_api.range(array_api.rank(t))))
-        bound = math_api.minimum(inverse * n, array_api.constant(1.0) / clip_norm)
-        return array_api.identity(t * clip_norm * bound, name=name)
+        scaled = t * clip_norm
+        return array_api.identity(scaled * math_api.minimum(inverse * n, array_api.constant(1.0) / clip_norm), name=name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrt import array_api, linalg_api, random_api
+from graphrt import array_api, linalg, random_api
 from graphrt.core import raw
 from graphrt.core.dtypes import DType, as_dtype, float32
 from graphrt.core.shapes import TensorShape
@@ -238,7 +238,7 @@ class Identity(Initializer):
             raise ValueError("The tensor to initialize, specified by argument `shape` must be two-dimensional. Received "
                              f"shape={shape}")
         rows, columns = TensorShape(whole).as_list()
-        made = linalg_api.eye(rows, columns, dtype=self._dtype(dtype))
+        made = linalg.eye(rows, columns, dtype=self._dtype(dtype))
         if partition_info is not None:
             made = array_api.slice(made, partition_info.var_offset, shape)
         return self.gain * made

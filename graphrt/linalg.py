@@ -8,7 +8,6 @@ import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.array_shape import matrix_transpose
-from graphrt.clip import global_norm
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import as_dtype, float32, int32
@@ -248,6 +247,12 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
         x = convert_to_tensor(tensor)
         size = cast(norm(x, ord, axis, keepdims=True), x.dtype.base_dtype)
         return x / size, size
+
+
+def global_norm(t_list: Any, name: str | None = None) -> Any:
+    """The Euclidean norm of a list of tensors taken together; see tf.global_norm."""
+    from graphrt import clip
+    return clip.global_norm(t_list, name)
 
 
 def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:

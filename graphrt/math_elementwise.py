@@ -18,7 +18,7 @@ from graphrt.ops import operators
 from graphrt.ops.operators import TRUE_DIVISION, div, floordiv, logical_xor, mod, truediv
 
 
-def _unary(name: str, op_name: str, what: str) -> Callable[..., Any]:
+def unary(name: str, op_name: str, what: str) -> Callable[..., Any]:
     op_def = OPS[op_name]
 
     def function(x: Any, name: str | None = None) -> Any:
@@ -33,7 +33,7 @@ def _unary(name: str, op_name: str, what: str) -> Callable[..., Any]:
     return function
 
 
-def _binary(name: str, op_name: str, what: str) -> Callable[..., Any]:
+def binary(name: str, op_name: str, what: str) -> Callable[..., Any]:
     op_def = OPS[op_name]
     first, second = (a.name for a in op_def.inputs)
     dtypes = ", ".join(d.name for d in (op_def.attrs["T"].allowed or ())) if "T" in op_def.attrs else "bool"
@@ -47,64 +47,72 @@ def _binary(name: str, op_name: str, what: str) -> Callable[..., Any]:
     return function
 
 
-sqrt = _unary("sqrt", "Sqrt", "The square root.")
-rsqrt = _unary("rsqrt", "Rsqrt", "1 / sqrt(x).")
-square = _unary("square", "Square", "x * x.")
-reciprocal = _unary("reciprocal", "Reciprocal", "1 / x.")
-negative = _unary("negative", "Neg", "-x.")
-exp = _unary("exp", "Exp", "e to the x.")
-expm1 = _unary("expm1", "Expm1", "exp(x) - 1, exact for small x.")
-log = _unary("log", "Log", "The natural logarithm.")
-log1p = _unary("log1p", "Log1p", "log(1 + x), exact for small x.")
-tanh = _unary("tanh", "Tanh", "The hyperbolic tangent.")
-floor = _unary("floor", "Floor", "The integer at or below x.")
-ceil = _unary("ceil", "Ceil", "The integer at or above x.")
-rint = _unary("rint", "Rint", "The nearest integer, the even one of two.")
-sin = _unary("sin", "Sin", "The sine.")
-cos = _unary("cos", "Cos", "The cosine.")
-tan = _unary("tan", "Tan", "The tangent.")
-asin = _unary("asin", "Asin", "The angle whose sine is x.")
-acos = _unary("acos", "Acos", "The angle whose cosine is x.")
-atan = _unary("atan", "Atan", "The angle whose tangent is x.")
-sinh = _unary("sinh", "Sinh", "The hyperbolic sine.")
-cosh = _unary("cosh", "Cosh", "The hyperbolic cosine.")
-asinh = _unary("asinh", "Asinh", "The number whose hyperbolic sine is x.")
-acosh = _unary("acosh", "Acosh", "The number whose hyperbolic cosine is x.")
-atanh = _unary("atanh", "Atanh", "The number whose hyperbolic tangent is x.")
-is_nan = _unary("is_nan", "IsNan", "True where x is not a number.")
-is_inf = _unary("is_inf", "IsInf", "True where x is infinite.")
-is_finite = _unary("is_finite", "IsFinite", "True where x is neither infinite nor nan.")
-logical_not = _unary("logical_not", "LogicalNot", "not x.")
-invert = _unary("invert", "Invert", "Every bit flipped.")
+sqrt = unary("sqrt", "Sqrt", "The square root.")
+rsqrt = unary("rsqrt", "Rsqrt", "1 / sqrt(x).")
+square = unary("square", "Square", "x * x.")
+reciprocal = unary("reciprocal", "Reciprocal", "1 / x.")
+negative = unary("negative", "Neg", "-x.")
+exp = unary("exp", "Exp", "e to the x.")
+expm1 = unary("expm1", "Expm1", "exp(x) - 1, exact for small x.")
+log = unary("log", "Log", "The natural logarithm.")
+log1p = unary("log1p", "Log1p", "log(1 + x), exact for small x.")
+tanh = unary("tanh", "Tanh", "The hyperbolic tangent.")
+floor = unary("floor", "Floor", "The integer at or below x.")
+ceil = unary("ceil", "Ceil", "The integer at or above x.")
+rint = unary("rint", "Rint", "The nearest integer, the even one of two.")
+sin = unary("sin", "Sin", "The sine.")
+cos = unary("cos", "Cos", "The cosine.")
+tan = unary("tan", "Tan", "The tangent.")
+asin = unary("asin", "Asin", "The angle whose sine is x.")
+acos = unary("acos", "Acos", "The angle whose cosine is x.")
+atan = unary("atan", "Atan", "The angle whose tangent is x.")
+sinh = unary("sinh", "Sinh", "The hyperbolic sine.")
+cosh = unary("cosh", "Cosh", "The hyperbolic cosine.")
+asinh = unary("asinh", "Asinh", "The number whose hyperbolic sine is x.")
+acosh = unary("acosh", "Acosh", "The number whose hyperbolic cosine is x.")
+atanh = unary("atanh", "Atanh", "The number whose hyperbolic tangent is x.")
+is_nan = unary("is_nan", "IsNan", "True where x is not a number.")
+is_inf = unary("is_inf", "IsInf", "True where x is infinite.")
+is_finite = unary("is_finite", "IsFinite", "True where x is neither infinite nor nan.")
+erf = unary("erf", "Erf", "The error function.")
+erfc = unary("erfc", "Erfc", "1 - erf(x), exact where erf(x) is near 1.")
+lgamma = unary("lgamma", "Lgamma", "log |gamma(x)|.")
+digamma = unary("digamma", "Digamma", "The derivative of lgamma.")
+logical_not = unary("logical_not", "LogicalNot", "not x.")
+invert = unary("invert", "Invert", "Every bit flipped.")
 
-subtract = _binary("subtract", "Sub", "x - y.")
-multiply = _binary("multiply", "Mul", "x * y.")
-realdiv = _binary("realdiv", "RealDiv", "x / y of floating and complex numbers.")
-truncatediv = _binary("truncatediv", "TruncateDiv", "x / y without its fraction: toward zero.")
-floor_div = _binary("floor_div", "FloorDiv", "floor(x / y): toward minus infinity.")
-truncatemod = _binary("truncatemod", "TruncateMod", "The remainder of x / y with the sign of x.")
-floormod = _binary("floormod", "FloorMod", "The remainder of x / y with the sign of y.")
-maximum = _binary("maximum", "Maximum", "The larger of x and y.")
-minimum = _binary("minimum", "Minimum", "The smaller of x and y.")
-squared_difference = _binary("squared_difference", "SquaredDifference", "(x - y)^2.")
-atan2 = _binary("atan2", "Atan2", "The angle of the point (x, y).")
-nextafter = _binary("nextafter", "NextAfter", "The neighbour of x1 among floating numbers, in the direction of x2.")
-xdivy = _binary("xdivy", "Xdivy", "x / y, and 0 where x is 0.")
-xlogy = _binary("xlogy", "Xlogy", "x log(y), and 0 where x is 0.")
-xlog1py = _binary("xlog1py", "Xlog1py", "x log(1 + y), and 0 where x is 0.")
-equal = _binary("equal", "Equal", "x == y.")
-not_equal = _binary("not_equal", "NotEqual", "x != y.")
-less = _binary("less", "Less", "x < y.")
-less_equal = _binary("less_equal", "LessEqual", "x <= y.")
-greater = _binary("greater", "Greater", "x > y.")
-greater_equal = _binary("greater_equal", "GreaterEqual", "x >= y.")
-logical_and = _binary("logical_and", "LogicalAnd", "x and y.")
-logical_or = _binary("logical_or", "LogicalOr", "x or y.")
-bitwise_and = _binary("bitwise_and", "BitwiseAnd", "The bits that are set in both.")
-bitwise_or = _binary("bitwise_or", "BitwiseOr", "The bits that are set in either.")
-bitwise_xor = _binary("bitwise_xor", "BitwiseXor", "The bits that are set in one of the two.")
-left_shift = _binary("left_shift", "LeftShift", "x << y.")
-right_shift = _binary("right_shift", "RightShift", "x >> y, keeping the sign.")
+subtract = binary("subtract", "Sub", "x - y.")
+multiply = binary("multiply", "Mul", "x * y.")
+realdiv = binary("realdiv", "RealDiv", "x / y of floating and complex numbers.")
+truncatediv = binary("truncatediv", "TruncateDiv", "x / y without its fraction: toward zero.")
+floor_div = binary("floor_div", "FloorDiv", "floor(x / y): toward minus infinity.")
+truncatemod = binary("truncatemod", "TruncateMod", "The remainder of x / y with the sign of x.")
+floormod = binary("floormod", "FloorMod", "The remainder of x / y with the sign of y.")
+maximum = binary("maximum", "Maximum", "The larger of x and y.")
+minimum = binary("minimum", "Minimum", "The smaller of x and y.")
+squared_difference = binary("squared_difference", "SquaredDifference", "(x - y)^2.")
+atan2 = binary("atan2", "Atan2", "The angle of the point (x, y).")
+nextafter = binary("nextafter", "NextAfter", "The neighbour of x1 among floating numbers, in the direction of x2.")
+xdivy = binary("xdivy", "Xdivy", "x / y, and 0 where x is 0.")
+xlogy = binary("xlogy", "Xlogy", "x log(y), and 0 where x is 0.")
+xlog1py = binary("xlog1py", "Xlog1py", "x log(1 + y), and 0 where x is 0.")
+igamma = binary("igamma", "Igamma", "The lower regularized incomplete gamma function P(a, x).")
+igammac = binary("igammac", "Igammac", "The upper regularized incomplete gamma function Q(a, x).")
+polygamma = binary("polygamma", "Polygamma", "The a-th derivative of digamma at x.")
+zeta = binary("zeta", "Zeta", "Hurwitz's zeta: the sum over k >= 0 of (q + k)^-x.")
+equal = binary("equal", "Equal", "x == y.")
+not_equal = binary("not_equal", "NotEqual", "x != y.")
+less = binary("less", "Less", "x < y.")
+less_equal = binary("less_equal", "LessEqual", "x <= y.")
+greater = binary("greater", "Greater", "x > y.")
+greater_equal = binary("greater_equal", "GreaterEqual", "x >= y.")
+logical_and = binary("logical_and", "LogicalAnd", "x and y.")
+logical_or = binary("logical_or", "LogicalOr", "x or y.")
+bitwise_and = binary("bitwise_and", "BitwiseAnd", "The bits that are set in both.")
+bitwise_or = binary("bitwise_or", "BitwiseOr", "The bits that are set in either.")
+bitwise_xor = binary("bitwise_xor", "BitwiseXor", "The bits that are set in one of the two.")
+left_shift = binary("left_shift", "LeftShift", "x << y.")
+right_shift = binary("right_shift", "RightShift", "x >> y, keeping the sign.")
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -223,6 +231,29 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), as -softplus(-x)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         return raw.Neg(raw.Softplus(-convert_to_tensor(x, name="x")), name=scope)
+
+
+def erfinv(x: Any, name: str | None = None) -> Tensor:
+    """The number whose erf is x."""
+    with name_scope(name, "erfinv", [x]):
+        return raw.Erfinv(x)
+
+
+def ndtri(x: Any, name: str | None = None) -> Tensor:
+    """The number below which a standard normal falls with probability x."""
+    with name_scope(name, "ndtri", [x]):
+        return raw.Ndtri(x)
+
+
+def erfcinv(x: Any, name: str | None = None) -> Tensor:
+    """The number whose erfc is x."""
+    with name_scope(name, "erfcinv", [x]):
+        return -raw.Ndtri(0.5 * convert_to_tensor(x, name="start")) * float(np.sqrt(0.5))
+
+
+def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
+    """The regularized incomplete beta function."""
+    return raw.Betainc(a, b, x, name=name)
 
 
 def polyval(coeffs: list[Any], x: Any, name: str | None = None) -> Tensor:
@@ -374,10 +405,10 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
 mul, sub, neg = multiply, subtract, negative
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "angle", "asin", "asinh", "atan", "atan2", "atanh", "bitcast", "cast", "ceil", "complex", "conj", "cos",
-    "cosh", "div", "div_no_nan", "divide", "equal", "exp", "expm1", "floor", "floor_div", "floordiv", "floormod", "greater", "greater_equal",
-    "imag", "is_finite", "is_inf", "is_nan", "less", "less_equal", "log", "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "maximum", "minimum", "mod", "mul", "multiply", "neg", "negative", "not_equal", "pow", "real", "realdiv", "reciprocal",
+    "abs", "acos", "acosh", "add", "angle", "asin", "asinh", "atan", "atan2", "atanh", "betainc", "bitcast", "cast", "ceil", "complex", "conj", "cos",
+    "cosh", "digamma", "div", "div_no_nan", "divide", "equal", "erf", "erfc", "exp", "expm1", "floor", "floor_div", "floordiv", "floormod", "greater", "greater_equal",
+    "igamma", "igammac", "imag", "is_finite", "is_inf", "is_nan", "less", "less_equal", "lgamma", "log", "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "maximum", "minimum", "mod", "mul", "multiply", "neg", "negative", "not_equal", "polygamma", "pow", "real", "realdiv", "reciprocal",
     "rint", "round", "rsqrt", "saturate_cast", "scalar_mul", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "squared_difference", "sub",
     "subtract", "tan", "tanh", "to_bfloat16", "to_complex128", "to_complex64", "to_double", "to_float", "to_int32", "to_int64", "truediv",
-    "truncatediv", "truncatemod"]
+    "truncatediv", "truncatemod", "zeta"]

@@ -125,6 +125,13 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
         return raw.Sqrt(reduce_variance(convert_to_tensor(input_tensor), axis=axis, keepdims=keepdims))
 
 
+def lbeta(x: Any, name: str | None = None) -> Tensor:
+    """The logarithm of the beta function of the last axis: sum lgamma(x) - lgamma(sum x)."""
+    with name_scope(name, "lbeta", [x]):
+        x = convert_to_tensor(x, name="x")
+        return reduce_sum(raw.Lgamma(x), axis=[-1]) - raw.Lgamma(reduce_sum(x, axis=[-1]))
+
+
 def count_nonzero(input_tensor: Any = None, axis: Any = None, keepdims: bool | None = None, dtype: Any = int64,
                   name: str | None = None, reduction_indices: Any = None, keep_dims: bool | None = None,
                   input: Any = None) -> Tensor:
@@ -355,7 +362,7 @@ def histogram_fixed_width_bins(values: Any, value_range: Any, nbins: Any = 100, 
 
 __all__ = [
     "accumulate_n", "add_n", "arg_max", "arg_min", "argmax", "argmin", "bincount", "count_nonzero", "cumprod", "cumsum",
-    "histogram_fixed_width", "histogram_fixed_width_bins", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
+    "histogram_fixed_width", "histogram_fixed_width_bins", "lbeta", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
     "reduce_min", "reduce_prod", "reduce_sum", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum",
     "sparse_segment_mean", "sparse_segment_sqrt_n", "sparse_segment_sum", "unsorted_segment_max", "unsorted_segment_mean",
     "unsorted_segment_min", "unsorted_segment_prod", "unsorted_segment_sqrt_n", "unsorted_segment_sum"]

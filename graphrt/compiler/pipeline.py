@@ -11,6 +11,7 @@ from typing import Any
 
 from graphrt.compiler.copy_constants import copy_constants
 from graphrt.compiler.devices import Device, DeviceSet
+from graphrt.compiler.drop_unused_waits import drop_unused_waits
 from graphrt.compiler.fold_constants import fold_constants
 from graphrt.compiler.graph_def import from_graph_def
 from graphrt.compiler.lower import lower_control_flow
@@ -36,6 +37,7 @@ PASSES: list[Pass] = [
     fold_constants,
     simplify_arithmetic,
     share_subexpressions,
+    drop_unused_waits,
     copy_constants,
 ]
 

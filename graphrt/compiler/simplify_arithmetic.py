@@ -248,7 +248,6 @@ RULES: dict[str, Rule] = {
     "EnsureShape": _shape_holds,
     **dict.fromkeys(("Neg", "LogicalNot", "Conj", "Invert"), _undone),
     "AddN": _only_input,
-    "ConcatV2": _only_input,
     **dict.fromkeys(("AddV2", "Add"), _neutral(lambda c: _is_zero(c, negative=True), either_side=True)),
     "Sub": _neutral(lambda c: _is_zero(c, negative=False), either_side=False),
     "Mul": _neutral(_is_one, either_side=True),

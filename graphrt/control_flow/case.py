@@ -87,7 +87,7 @@ def _checked_pairs(pairs: Any, python_preds: bool) -> tuple[list[Any], list[Bran
 def _at_most(n: int, predicates: list[Any], message: str) -> Operation:
     """An operation that fails where more than `n` of the predicates are true."""
     packed = raw.Pack(predicates, axis=0, name="preds_c")
-    true_count = raw.Sum(raw.Cast(packed, DstT=int32), [0], name="num_true_conds")
+    true_count = raw.Sum(raw.Cast(packed, DstT=int32), raw.Const(value=np.zeros(1, np.int32), dtype=int32), name="num_true_conds")
     limit = raw.Const(value=np.array(n, np.int32), dtype=int32, name="n_true_conds")
     names = ", ".join(getattr(p, "name", "?") for p in predicates)
     return Assert(raw.LessEqual(true_count, limit), [f"{message}: more than {n} conditions ({names}) evaluated as True:", packed],

@@ -266,10 +266,12 @@ def _build_body(proto: Any, arguments: list[tuple[str, DType]], library: dict[st
         copied.ParseFromString(node.SerializeToString())
         del copied.input[:]
         copied.input.extend(flat(text) for text in node.input)
+    # An argument that is returned is an input of no node.
+    input_map = dict(used)
     outputs = [flat(proto.ret[result.name]) for result in proto.signature.output_arg]
     controls = [proto.control_ret[name] for name in proto.signature.control_output]
     with graph.as_default():
-        import_graph_def(made, input_map=used, name="")
+        import_graph_def(made, input_map=input_map, name="")
     found = [inputs[o] if o in inputs else graph.get_tensor_by_name(o) for o in outputs]
     done = [inputs[c].op if c in inputs else graph.get_operation_by_name(c) for c in controls]
     return _Body(graph, list(inputs.values()), found, done)

@@ -176,6 +176,12 @@ class _Walk:
         self.stop_tensors = set(stops)
         self.xs_set = set(xs)
         self.received: dict[Tensor, list[Any]] = {}
+        # In a function's body: what a captured tensor's placeholder stands for, and back.
+        self.captured = _captures(ys, self.xs_set)
+        self.captures: dict[Tensor, list[Tensor]] = {}
+        for inner, outer in self.captured.items():
+            self.captures.setdefault(outer, []).append(inner)
+        self.ys = [self._outside(y) if isinstance(y, Tensor) else y for y in ys]
         self.between = self._between()
         self.loops: Any = None
         if any(op._control_flow_context is not None or op.type in ("Exit", "RefExit") for op in self.between):
@@ -195,11 +201,14 @@ class _Walk:
             reached.add(op)
             if op in stop_ops and op not in {x.op for x in self.xs}:
                 continue
-            for out in op.outputs:
+            outputs = list(op.outputs)
+            while outputs:
+                out = outputs.pop()
                 if out in self.stop_tensors:
                     continue
                 if _differentiable(out):
                     frontier += [c for c in out._consumers if c not in reached]
+                    outputs += self.captures.get(out, ())
         needed: set[Operation] = set()
         frontier = [y.op for y in self.ys]
         xs_ops = {x.op for x in self.xs}
@@ -209,15 +218,26 @@ class _Walk:
                 continue
             needed.add(op)
             # Beyond an x only other xs matter; their paths come through `reached` all the same.
-            frontier += [t.op for t in op.inputs if t not in self.stop_tensors]
+            frontier += [t.op for t in self._inputs(op) if t not in self.stop_tensors]
         self._xs_ops = xs_ops
         return needed
+
+    def _inputs(self, op: Operation) -> list[Tensor]:
+        """The inputs of `op`; in place of a captured tensor's placeholder that tensor."""
+        if not self.captured:
+            return op.inputs
+        return [self._outside(t) for t in op.inputs]
+
+    def _outside(self, tensor: Tensor) -> Tensor:
+        while tensor in self.captured:
+            tensor = self.captured[tensor]
+        return tensor
 
     def _count_pending(self) -> dict[Operation, int]:
         """For each operation between, how many of its consumers between will hand it gradients."""
         pending = dict.fromkeys(self.between, 0)
         for op in self.between:
-            for tensor in op.inputs:
+            for tensor in self._inputs(op):
                 if tensor.op in pending and tensor not in self.stop_tensors:
                     pending[tensor.op] += 1
         if self.loops is not None:
@@ -248,14 +268,15 @@ class _Walk:
                 in_grads = self._op_gradients(op, out_grads)
                 if self.loops is not None:
                     self.loops.exit_grad(op)
-            for position, (tensor, grad) in enumerate(zip(op.inputs, in_grads)):
+            inputs = self._inputs(op)
+            for position, (tensor, grad) in enumerate(zip(inputs, in_grads)):
                 if tensor.op not in self.pending or tensor in self.stop_tensors:
                     continue
                 if grad is not None:
                     if isinstance(grad, Tensor) and tensor.dtype.name != "resource" and not op.type.endswith("Switch"):
                         _merge_shape(op, position, tensor, grad)
                     self.received.setdefault(tensor, []).append(grad)
-            for tensor in op.inputs:
+            for tensor in inputs:
                 if tensor.op in self.pending and tensor not in self.stop_tensors:
                     self.pending[tensor.op] -= 1
                     if self.pending[tensor.op] == 0 and tensor.op not in queued:
@@ -278,9 +299,10 @@ class _Walk:
     def _op_gradients(self, op: Operation, out_grads: list[Any]) -> list[Any]:
         if not op.inputs or all(g is None for g in out_grads):
             return [None] * len(op.inputs)
-        if op in self._xs_ops and not any(t.op in self.between for t in op.inputs):
+        sources = [t.op for t in self._inputs(op)]
+        if op in self._xs_ops and not any(source in self.between for source in sources):
             return [None] * len(op.inputs)
-        if not any(t.op in self.pending for t in op.inputs):
+        if not any(source in self.pending for source in sources):
             return [None] * len(op.inputs)
         function = gradient_function(op)
         if function is None:
@@ -320,6 +342,16 @@ class _Walk:
         return made
 
 
+def _captures(ys: list[Any], xs: set[Any]) -> dict[Tensor, Tensor]:
+    """Placeholder to the tensor that it stands for, of the bodies that `ys` are in; a placeholder among `xs` stands for itself."""
+    found: dict[Tensor, Tensor] = {}
+    graph = ys[0].graph if ys else None
+    while graph is not None and graph.building_function:
+        found.update((inner, outer) for outer, inner in getattr(graph, "captures", {}).items() if inner not in xs)
+        graph = getattr(graph, "outer_graph", None)
+    return found
+
+
 def _key(tensor: Any) -> Any:
     return tensor.values if isinstance(tensor, IndexedSlices) else tensor
 
@@ -330,7 +362,8 @@ def zeros_for(tensor: Tensor) -> Tensor:
         dtype, shape = tensor.handle if tensor.handle is not None else (None, TensorShape(None))
         if dtype is None:
             raise ValueError(f"the value behind '{tensor.name}' is of unknown dtype: it has no zeros")
-        return raw.Fill(raw.VariableShape(tensor), raw.Const(value=dtype.np.type(0), dtype=dtype))
+        import numpy as np
+        return raw.Fill(raw.VariableShape(tensor), raw.Const(value=np.zeros((), dtype.np), dtype=dtype))
     return raw.ZerosLike(tensor)
 
 

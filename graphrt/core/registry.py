@@ -39,7 +39,9 @@ resource are the `VariableState` or other resource object itself.
   overwrites      flat inputs whose buffer `out` may be (same shape and dtype, last use)
   host_inputs, host_outputs   flat positions that stay in host memory on a GPU (negative ones from the end), or ALL
   cpu_only        no GPU kernel
-  keeps_inputs    may hold its inputs' arrays after it returns (by default: stateful, asynchronous and blocking ops)
+  keeps_inputs    may hold its inputs' arrays after it returns. By default: asynchronous, blocking and stateful ops, but not
+                  those on a ref or resource, since variables copy what they take: an op that stores an array in a resource
+                  (a stack, a tensor array) says True
   unfoldable      never constant-folded though stateless
 """
 
@@ -86,11 +88,12 @@ class OpDef:
         self.cpu_only: bool = fact("cpu_only", False)
         self.unfoldable: bool = fact("unfoldable", False)
         self.samples: list[Any] = fact("samples", [])
-        self.keeps_inputs: bool = fact("keeps_inputs", self.stateful or self.asynchronous or self.blocking)
         self.has_hoist = hasattr(impl, "hoist")
         self.shape_rule: Callable[..., Any] | None = fact("shape", None)
         self.gradient: Callable[..., Any] | None = fact("gradient", None)
         self.has_ref_input = any(a.is_ref for a in self.inputs)
+        takes_state = self.has_ref_input or any(a.dtype is not None and a.dtype.name == "resource" for a in self.inputs)
+        self.keeps_inputs: bool = fact("keeps_inputs", self.asynchronous or self.blocking or self.stateful and not takes_state)
         self.has_ref_output = any(a.is_ref for a in self.outputs)
         compute = fact("compute", None)
         self.writes_out = fact("writes_out", False)

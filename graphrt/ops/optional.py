@@ -114,9 +114,9 @@ class OptionalGetValue:
         if len(components) != len(k.output_dtypes):
             raise InvalidArgumentError(None, None, f"The given optional has {len(components)} components, expected {len(k.output_dtypes)}.")
         for i, (component, dtype) in enumerate(zip(components, k.output_dtypes)):
-            if component.dtype != dtype.np:
+            if not dtype.is_object and component.dtype != dtype.np:
                 raise InvalidArgumentError(None, None, f"Component {i} of the given optional is {component.dtype}, expected {dtype.name}.")
-        return components if len(components) > 1 else components[0]
+        return components
 
     def gradient(self, op: Any, *grads: Tensor) -> Any:
         return raw.OptionalFromValue(list(grads))

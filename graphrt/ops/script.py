@@ -69,8 +69,7 @@ def _bind(k: KernelContext) -> Callable[..., Any]:
         if len(values) != len(dtypes):
             raise InvalidArgumentError(None, None, f"{token.decode()} returns {len(values)} values, but expects to see {len(dtypes)} "
                                        "values.")
-        made = tuple([_taken(token, i, value, dtype) for i, (value, dtype) in enumerate(zip(values, dtypes))])
-        return made[0] if len(made) == 1 else made
+        return tuple([_taken(token, i, value, dtype) for i, (value, dtype) in enumerate(zip(values, dtypes))])
 
     return call
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt.ops.training_update import Update, training_op
+from graphrt.ops.training_update import Update, plain, training_op
 
 
 def _moments(xp: Any, m: Any, v: Any, grad: Any, one_less_beta1: Any, one_less_beta2: Any, a: Any) -> None:
@@ -32,7 +32,7 @@ class Adam(Update):
     scratch = 2
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
-        beta1_power, beta2_power, lr, beta1, beta2, epsilon = scalars
+        beta1_power, beta2_power, lr, beta1, beta2, epsilon = plain(scalars)
         return lr * xp.sqrt(1 - beta2_power) / (1 - beta1_power), beta1, 1 - beta1, 1 - beta2, epsilon
 
     def step(
@@ -93,7 +93,7 @@ class AdaMax(Update):
     (v + epsilon)."""
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
-        beta1_power, lr, beta1, beta2, epsilon = scalars
+        beta1_power, lr, beta1, beta2, epsilon = plain(scalars)
         return lr / (1 - beta1_power), 1 - beta1, beta2, epsilon
 
     def step(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt.ops.training_update import Update, training_op
+from graphrt.ops.training_update import Update, plain, training_op
 
 
 @training_op("GradientDescent", inputs="alpha delta", sparse=False)
@@ -71,7 +71,7 @@ class RMSProp(Update):
     """ms += (grad² - ms)(1 - rho); mom = mom * momentum + grad * lr / √(ms + epsilon); var -= mom."""
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
-        lr, rho, momentum, epsilon = scalars
+        lr, rho, momentum, epsilon = plain(scalars)
         return lr, 1 - rho, momentum, epsilon
 
     scratch = 2

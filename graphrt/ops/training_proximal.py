@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt.ops.training_update import Update, training_op
+from graphrt.ops.training_update import Update, plain, training_op
 
 
 def _shrink(xp: Any, var: Any, threshold: Any, divisor: Any, a: Any, b: Any) -> None:
@@ -67,7 +67,7 @@ class AdagradDA(Update):
     scratch = 2
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
-        lr, l1, l2, global_step = scalars
+        lr, l1, l2, global_step = plain(scalars)
         steps = lr.dtype.type(global_step)
         return lr, (steps * l1 if l1 > 0 else None), l2 * (steps * lr)
 
@@ -148,7 +148,7 @@ class Ftrl(FtrlUpdate):
     __doc__ = FtrlUpdate.__doc__
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
-        lr, l1, l2, lr_power = scalars
+        lr, l1, l2, lr_power = plain(scalars)
         return lr, l1, l2, None, lr_power
 
 

@@ -17,8 +17,7 @@ indices count one after the other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,51 +94,63 @@ class Update:
         apply = _blocks(self, xp, attrs, _Scratch(xp, k.attrs["T"].np, self.scratch))
         is_resource, names = self.is_resource, self.names
 
-        def dense(*inputs: Any) -> Any:
-            states, grad = inputs[:n_states], inputs[grad_at]
-            scalars = self.prepare(xp, attrs, _scalars(names, inputs, scalar_at))
-            with _locked(states):
-                arrays = [state.writable() for state in states]
-                shape = arrays[0].shape
-                for at, array in enumerate(arrays):
-                    if array.shape != shape:
-                        raise _unlike(k, names[at], array.shape, states[0], shape)
-                if grad.shape != shape:
-                    raise _unlike(k, names[grad_at], grad.shape, states[0], shape)
-                apply(arrays, grad, scalars)
+        def memory(states: tuple[VariableState, ...]) -> list[Any]:
+            arrays = [state.writable() for state in states]
+            shape = arrays[0].shape
+            for at, array in enumerate(arrays):
+                if array.shape != shape:
+                    raise _unlike(k, names[at], array.shape, states[0], shape)
+            return arrays
+
+        def dense(states: tuple[VariableState, ...], inputs: tuple[Any, ...], scalars: Any) -> None:
+            grad, arrays = inputs[grad_at], memory(states)
+            if grad.shape != arrays[0].shape:
+                raise _unlike(k, names[grad_at], grad.shape, states[0], arrays[0].shape)
+            apply(arrays, grad, scalars)
+
+        def sparse(states: tuple[VariableState, ...], inputs: tuple[Any, ...], scalars: Any) -> None:
+            grad, indices, arrays = inputs[grad_at], inputs[indices_at], memory(states)
+            wanted = indices.shape + arrays[0].shape[1:]
+            if grad.shape != wanted:
+                raise _unlike(k, names[grad_at], grad.shape, states[0], wanted)
+            rows = checked_rows(xp, indices, arrays[0].shape[0], states[0].name)
+            for chosen in distinct_rounds(xp, rows):
+                picked = rows[chosen]
+                gathered = [array[picked] for array in arrays]
+                apply(gathered, grad[chosen], scalars)
+                for array, new in zip(arrays, gathered):
+                    array[picked] = new
+
+        update = dense if indices_at is None else sparse
+
+        def run(*inputs: Any) -> Any:
+            states = inputs[:n_states]
+            scalars = [inputs[i] for i in scalar_at]
+            for i, scalar in zip(scalar_at, scalars):
+                if scalar.ndim:
+                    raise _no_scalar(names[i], scalar)
+            scalars = self.prepare(xp, attrs, scalars)
+            # Locks are taken in one order everywhere, so that two steps cannot wait for each other.
+            ordered = states if n_states == 1 else sorted(states, key=id)
+            for state in ordered:
+                state.lock.acquire()
+            try:
+                update(states, inputs, scalars)
+            finally:
+                for state in ordered:
+                    state.lock.release()
             return () if is_resource else states[0]
 
-        def sparse(*inputs: Any) -> Any:
-            states, grad, indices = inputs[:n_states], inputs[grad_at], inputs[indices_at]
-            scalars = self.prepare(xp, attrs, _scalars(names, inputs, scalar_at))
-            with _locked(states):
-                arrays = [state.writable() for state in states]
-                shape = arrays[0].shape
-                for at, array in enumerate(arrays):
-                    if array.shape != shape:
-                        raise _unlike(k, names[at], array.shape, states[0], shape)
-                if grad.shape != indices.shape + shape[1:]:
-                    raise _unlike(k, names[grad_at], grad.shape, states[0], indices.shape + shape[1:])
-                rows = checked_rows(xp, indices, shape[0], states[0].name)
-                for chosen in distinct_rounds(xp, rows):
-                    picked = rows[chosen]
-                    gathered = [array[picked] for array in arrays]
-                    apply(gathered, grad[chosen], scalars)
-                    for array, new in zip(arrays, gathered):
-                        array[picked] = new
-            return () if is_resource else states[0]
-
-        return dense if indices_at is None else sparse
+        return run
 
 
-def _scalars(names: tuple[str, ...], inputs: tuple[Any, ...], at: tuple[int, ...]) -> list[Any]:
-    scalars = [inputs[i] for i in at]
-    for i, value in zip(at, scalars):
-        if value.ndim:
-            raise InvalidArgumentError(
-                None, None, f"{names[i]} is not a scalar: it has shape {list(value.shape)}"
-            )
-    return scalars
+def plain(scalars: list[Any]) -> list[Any]:
+    """The scalar inputs as NumPy scalars (on a GPU still arrays of rank 0)."""
+    return [scalar[()] for scalar in scalars]
+
+
+def _no_scalar(name: str, value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(None, None, f"{name} is not a scalar: it has shape {list(value.shape)}")
 
 
 def _unlike(
@@ -148,16 +159,6 @@ def _unlike(
     return InvalidArgumentError(
         None, None, f"{k.type}: {name} has shape {list(shape)}; variable '{var.name}' takes {list(wanted)}"
     )
-
-
-@contextmanager
-def _locked(states: tuple[VariableState, ...]) -> Iterator[None]:
-    """Hold the locks of all the states, taken in one order everywhere, so that two steps cannot wait for each
-    other."""
-    with ExitStack() as held_locks:
-        for state in sorted(states, key=id):
-            held_locks.enter_context(state.lock)
-        yield
 
 
 class _Scratch(threading.local):
@@ -181,8 +182,8 @@ def _blocks(
     step = update.step
 
     def apply(arrays: list[Any], grad: Any, scalars: Any) -> None:
-        flat = [array.reshape(-1) for array in arrays]
-        grad = xp.ascontiguousarray(grad).reshape(-1)
+        flat = arrays if grad.ndim == 1 else [array.reshape(-1) for array in arrays]
+        grad = grad.reshape(-1)  # a copy in that order where it is not contiguous
         size = grad.size
         if size <= BLOCK or xp is not np:
             step(xp, attrs, scratch.of(size), flat, grad, scalars)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphrt.compiler.step_graph import Node, Partition
-from graphrt.core.constant_value import bound_kernel
+from graphrt.core.constant_value import bound_kernel, run_kernel
 from graphrt.core.errors import UnimplementedError, describe
 from graphrt.core.registry import KernelContext
 from graphrt.core.shapes import TensorShape
@@ -32,6 +32,8 @@ from graphrt.runtime.worker_session import WorkerSession
 _plan_numbers = itertools.count(1)
 # A plan seen with more shape signatures than this stays unplanned for new ones.
 _MOST_SIGNATURES = 32
+# Elements of a value that a shape signature makes constant.
+_MOST_FOLDED = 1 << 16
 _LOOPS = frozenset(("Enter", "Exit", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefNextIteration"))
 
 
@@ -306,20 +308,36 @@ class Plan:
         if not self.device.is_host:
             return
         escaped = {self.ownership.root(v) for v in escaping}
-        slots = self.layout.slots
+        constants = dict(values)
+        constants.update(((n, 0), v) for n, v in self.hoisted.items() if isinstance(v, np.ndarray))
         for node in segment.nodes:
             if node in self.hoisted or node.op_def.stateful or not node.dtypes or node.type in FORWARDING or node.type == "_Arg":
                 continue
             outputs = [(node, i) for i in range(len(node.dtypes))]
-            if all(v in values for v in outputs) and not any(v in slots for v in outputs):
-                special.skipped.add(node)
-                special.known.update((v, values[v]) for v in outputs)
-            elif specialize.changes_nothing(node, shapes, values):
-                source = node.inputs[0]
-                is_view = 0 in node.op_def.aliases
-                if is_view or self.ownership.is_fresh(source) and self.ownership.root((node, 0)) not in escaped \
-                        and (node, 0) not in slots and not self._is_fetched((node, 0)):
+            if any(v in self.layout.slots or self.ownership.root(v) in escaped or self._is_fetched(v) for v in outputs):
+                # What leaves the segment is made anew: its holder may change it.
+                if specialize.changes_nothing(node, shapes, values) and 0 in node.op_def.aliases:
                     special.elided.add(node)
+                continue
+            if all(v in constants for v in outputs) or self._fold(node, outputs, shapes, constants):
+                special.skipped.add(node)
+                special.known.update((v, constants[v]) for v in outputs)
+            elif specialize.changes_nothing(node, shapes, values):
+                if 0 in node.op_def.aliases or self.ownership.is_fresh(node.inputs[0]):
+                    special.elided.add(node)
+
+    def _fold(self, node: Node, outputs: list[Value], shapes: dict[Value, TensorShape], constants: dict[Value, np.ndarray]) -> bool:
+        """Add a node's outputs to `constants` where its inputs are, and it is small and has no state."""
+        if node.op_def.unfoldable or waits(node) or not all(e in constants for e in node.inputs) or node not in self.contexts:
+            return False
+        if not all((n := shapes[v].num_elements()) is not None and n <= _MOST_FOLDED for v in outputs):
+            return False
+        try:
+            made = run_kernel(node.op_def, self.contexts[node], [constants[e] for e in node.inputs])
+        except Exception:  # the step itself reports it
+            return False
+        constants.update((v, np.asarray(m)) for v, m in zip(outputs, made))
+        return True
 
     def _is_fetched(self, value: Value) -> bool:
         root = self.ownership.root(value)

@@ -144,7 +144,7 @@ def test_sampled_losses_train_the_rows_they_use(tf):
 def test_samplers_by_name_draw_what_tensorflow_draws(tf):
     def build(module):
         classes = module.constant([[1, 2], [3, 4]], module.int64)
-        named = {"num_true": 2, "num_sampled": 4, "unique": True}
+        named = {"num_true": 2, "num_sampled": 5, "unique": True}
         made = [module.nn.uniform_candidate_sampler(classes, range_max=30, seed=1, **named), module.nn.log_uniform_candidate_sampler(classes, range_max=30, seed=1, **named),
                 module.nn.learned_unigram_candidate_sampler(classes, range_max=30, seed=1, **named), module.nn.all_candidate_sampler(classes, **named),
                 module.nn.fixed_unigram_candidate_sampler(classes, range_max=5, unigrams=[1.0, 2.0, 3.0, 4.0, 5.0], seed=1, **named)]

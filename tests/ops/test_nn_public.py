@@ -163,7 +163,7 @@ def test_bad_arguments_are_named(build, error, message):
 def test_ctc_functions_give_tensorflows_values(tf):
     logits = RNG.standard_normal((5, 2, 4)).astype(np.float32)
 
-    def build(module):
+    def build(module, with_gradient=True):
         inputs = module.constant(logits)
         labels = module.SparseTensor(module.constant([[0, 0], [0, 1], [1, 0]], module.int64), [0, 1, 1], module.constant([2, 2], module.int64))
         lengths = module.constant([5, 3])
@@ -172,9 +172,9 @@ def test_ctc_functions_give_tensorflows_values(tf):
         greedy, score = module.nn.ctc_greedy_decoder(inputs, lengths)
         beams, log_p = module.nn.ctc_beam_search_decoder(inputs, lengths, beam_width=7, top_paths=2)
         parts = [p for s in (*greedy, *beams) for p in (s.indices, s.values, s.dense_shape)]
-        return [loss, batch_major, score, log_p, module.gradients(loss, inputs), *parts]
+        return [loss, batch_major, score, log_p, *parts, *(module.gradients(loss, inputs) if with_gradient else ())]
 
-    assert_same_nodes(tf, lambda module: build(module)[:4] and None)
+    assert_same_nodes(tf, lambda module: build(module, with_gradient=False))
     assert_same_values(tf, build, rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,174 @@
+"""Random graphs for the compiler: arithmetic with special values, views, shapes, branches, variables, several devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from graphrt.core import raw
+from graphrt.core.graph import Graph
+
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.0, float("nan"), float("inf"), float("-inf"), 1e-40, 3.4e38)
+_UNARY = ("Neg", "Identity", "StopGradient", "Abs", "Exp", "Square", "Relu", "Sqrt", "Sign")
+_BINARY = ("AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum")
+_KINDS = ("unary", "binary", "special", "constant", "transpose", "reshape", "cast", "shape", "sum", "join", "branch", "const_branch",
+          "control", "variable", "twice")
+
+
+@dataclass
+class Program:
+    """A drawn graph, the tensors to fetch and feed, the values of the feeds, and an initialiser."""
+
+    graph: Graph
+    fetches: list[Any]
+    targets: list[Any]
+    feeds: list[Any]
+    values: list[Any]
+    init: Any
+
+
+@st.composite
+def programs(draw: Any, devices: tuple[str, ...] = ("",), size: int = 14) -> Program:
+    """A random program whose nodes ask for one of `devices`."""
+    graph = Graph()
+    builder = _Builder(draw, graph, devices)
+    with graph.as_default():
+        return builder.build(draw(st.integers(1, size)))
+
+
+class _Builder:
+    def __init__(self, draw: Any, graph: Graph, devices: tuple[str, ...]) -> None:
+        self.draw, self.graph, self.devices = draw, graph, devices
+
+    def build(self, size: int) -> Program:
+        x = raw.Placeholder(dtype="float32", shape=[None, 3], name="x")
+        z = raw.Placeholder(dtype="float32", shape=[2, 3], name="z")
+        self.pred = raw.Placeholder(dtype="bool", shape=[], name="p")
+        self.tensors = [x, z]
+        self.effects: list[Any] = []
+        self.handle = raw.VarHandleOp(dtype="float32", shape=[2, 3], shared_name="v", name="v")
+        init = raw.AssignVariableOp(self.handle, raw.Const(value=np.ones((2, 3), np.float32), dtype="float32"), name="init")
+        self.last_write: Any = None
+        for _ in range(size):
+            kind = self.draw(st.sampled_from(_KINDS))
+            with self.graph.device(self.draw(st.sampled_from(self.devices)) or None):
+                made = getattr(self, "_" + kind)()
+            if made is not None:
+                self.tensors.append(made)
+        fetches = self.draw(st.lists(st.sampled_from(self.tensors), min_size=1, max_size=3, unique=True))
+        targets = self.draw(st.lists(st.sampled_from(self.effects), max_size=2, unique=True)) if self.effects else []
+        special = st.sampled_from(SPECIAL)
+        values = [np.array(self.draw(st.lists(special, min_size=6, max_size=6)), np.float32).reshape(2, 3) for _ in range(2)]
+        return Program(self.graph, fetches, targets, [x, z, self.pred], [*values, np.array(self.draw(st.booleans()))], init)
+
+    def _pick(self) -> Any:
+        return self.draw(st.sampled_from(self.tensors))
+
+    def _unary(self) -> Any:
+        return getattr(raw, self.draw(st.sampled_from(_UNARY)))(self._pick())
+
+    def _other(self, x: Any) -> Any:
+        """A tensor that broadcasts against `x`: of the same static shape, or a scalar."""
+        same = [t for t in self.tensors if t.shape.sizes == x.shape.sizes and t.shape.is_fully_defined()]
+        return self.draw(st.sampled_from(same)) if same else self._scalar()
+
+    def _scalar(self) -> Any:
+        return raw.Const(value=np.array(self.draw(st.sampled_from(SPECIAL)), np.float32), dtype="float32")
+
+    def _binary(self) -> Any:
+        x = self._pick()
+        return getattr(raw, self.draw(st.sampled_from(_BINARY)))(x, self._other(x))
+
+    def _special(self) -> Any:
+        x, c = self._pick(), self._scalar()
+        pair = (x, c) if self.draw(st.booleans()) else (c, x)
+        return getattr(raw, self.draw(st.sampled_from(_BINARY)))(*pair)
+
+    def _constant(self) -> Any:
+        value = np.full((2, 3), self.draw(st.sampled_from(SPECIAL)), np.float32)
+        return raw.Const(value=value, dtype="float32")
+
+    def _twice(self) -> Any:
+        x, name = self._pick(), self.draw(st.sampled_from(_UNARY))
+        inner = getattr(raw, name)(x)
+        return getattr(raw, name)(inner) if self.draw(st.booleans()) else raw.AddN([inner, getattr(raw, name)(x)])
+
+    def _transpose(self) -> Any:
+        x = self._pick()
+        if x.shape.rank != 2:
+            return None
+        order = raw.Const(value=np.array(self.draw(st.permutations([0, 1])), np.int32), dtype="int32")
+        return raw.Transpose(x, order)
+
+    def _reshape(self) -> Any:
+        x = self._pick()
+        shape = self.draw(st.sampled_from([[-1, 3], [2, 3], [6], [-1], [3, 2]]))
+        return raw.Reshape(x, raw.Const(value=np.array(shape, np.int32), dtype="int32")) if x.shape.rank else None
+
+    def _cast(self) -> Any:
+        x = self._pick()
+        through = self.draw(st.sampled_from(["float64", "float16", "float32"]))
+        return raw.Cast(raw.Cast(x, SrcT="float32", DstT=through), SrcT=through, DstT="float32")
+
+    def _shape(self) -> Any:
+        x = self._pick()
+        made = getattr(raw, self.draw(st.sampled_from(["Shape", "Size", "Rank"])))(x)
+        return raw.Cast(made, SrcT="int32", DstT="float32")
+
+    def _sum(self) -> Any:
+        x = self._pick()
+        axes = self.draw(st.lists(st.integers(0, max((x.shape.rank or 0) - 1, 0)), unique=True)) if x.shape.rank else []
+        kind = self.draw(st.sampled_from(["Sum", "Max", "Prod"]))
+        return getattr(raw, kind)(x, raw.Const(value=np.array(axes, np.int32), dtype="int32"), keep_dims=self.draw(st.booleans()))
+
+    def _join(self) -> Any:
+        x = self._pick()
+        if not x.shape.rank:
+            return None
+        parts = [x] * self.draw(st.integers(2, 3))
+        return raw.ConcatV2(parts, raw.Const(value=np.array(0, np.int32), dtype="int32"))
+
+    def _branch(self, predicate: Any = None) -> Any:
+        """A conditional of one or two ops, perhaps with one that only waits for its branch."""
+        x = self._pick()
+        false, true = raw.Switch(x, self.pred if predicate is None else predicate)
+        ends = []
+        for side in (false, true):
+            with self.graph.device(self.draw(st.sampled_from(self.devices)) or None):
+                end = getattr(raw, self.draw(st.sampled_from(_UNARY)))(side)
+                if self.draw(st.booleans()):
+                    pivot = raw.Identity(side)
+                    with self.graph.control_dependencies([pivot]):
+                        c = self._scalar()
+                    end = raw.Mul(end, c)
+                elif self.draw(st.booleans()):
+                    end = raw.AddV2(end, raw.Cast(raw.Size(side), SrcT="int32", DstT="float32"))
+                ends.append(end)
+        return raw.Merge(ends)[0]
+
+    def _const_branch(self) -> Any:
+        return self._branch(raw.Identity(raw.Const(value=np.array(self.draw(st.booleans())), dtype="bool")))
+
+    def _control(self) -> Any:
+        waited = self._pick()
+        with self.graph.control_dependencies([waited]):
+            effect = raw.NoOp()
+        self.effects.append(effect)
+        with self.graph.control_dependencies([effect] if self.draw(st.booleans()) else [waited]):
+            return raw.Identity(self._pick()) if self.draw(st.booleans()) else self._scalar()
+
+    def _variable(self) -> Any:
+        """A read, or an update that waits for what touched the variable before."""
+        before = [self.last_write] if self.last_write is not None else []
+        with self.graph.control_dependencies(before):
+            read = raw.ReadVariableOp(self.handle, dtype="float32")
+        read.set_shape([2, 3])
+        if self.draw(st.booleans()):
+            with self.graph.control_dependencies([*before, read]):
+                self.last_write = raw.AssignAddVariableOp(self.handle, raw.Const(value=np.full((2, 3), 0.5, np.float32),
+                                                                                 dtype="float32"))
+            self.effects.append(self.last_write)
+        return read
