@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
+from graphrt import array_creation
 from graphrt.array_shape import matrix_transpose
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
@@ -56,11 +57,10 @@ def eye(num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: 
                                 f"num_rows={num_rows}, num_columns={num_columns}")
         rows, columns = (int(s) for s in sizes)
         before = [int(d) for d in (() if batch_shape is None else batch_shape)]
-        ones = raw.Fill(np.array([*before, min(rows, columns)], np.int32), one, name="ones")
+        ones = array_creation.ones([*before, min(rows, columns)], kind)
         if rows == columns:
             return diag(ones)
-        zeros = raw.Fill(np.array([*before, rows, columns], np.int32), np.zeros((), kind.np), name="zeros")
-        return set_diag(zeros, ones)
+        return set_diag(array_creation.zeros([*before, rows, columns], kind), ones)
 
 
 def adjoint(matrix: Any, name: str | None = None) -> Tensor:

@@ -90,9 +90,12 @@ def _both_branches(tf: Any) -> list[Any]:
 
 def _on_reference(tf: Any) -> list[Any]:
     variable = tf.Variable([1.0, 2.0], use_resource=False)
-    pred = tf.placeholder_with_default(False, [])
-    assigned = tf.cond(pred, lambda: tf.assign_add(variable, [1.0, 1.0]), lambda: tf.assign(variable, [5.0, 7.0]))
-    return [variable.initializer, assigned, variable]
+    made: list[Any] = [variable.initializer]
+    for chosen in (False, True):
+        false, true = tf.raw_ops.RefSwitch(data=variable._ref(), pred=tf.placeholder_with_default(chosen, []))
+        merged = tf.raw_ops.RefMerge(inputs=[tf.assign(false, [5.0, 7.0]), tf.assign_add(true, [1.0, 1.0])])
+        made += [[merged[0], merged[1]], variable]
+    return made
 
 
 def _through_identity(tf: Any) -> list[Any]:

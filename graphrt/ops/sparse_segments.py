@@ -53,7 +53,8 @@ class _SparseSegment:
     cpu_only = True
     kind = ""
     samples = [sample(normal(5, 2), np.int32([0, 2, 4, 1]), np.int32([0, 0, 2, 2]), why="an id is skipped"),
-               sample(normal(5, 2, 3), np.int64([4, 4, 0]), np.int32([0, 1, 1])), sample(empty(3, 2), np.zeros(0, np.int32), np.zeros(0, np.int32)),
+               sample(normal(5, 2, 3), np.int64([4, 4, 0]), np.int32([0, 1, 1])), 
+               sample(empty(3, 2), np.zeros(0, np.int32), np.zeros(0, np.int32), gradient=False, why="TensorFlow's gradient is not initialized"),
                sample(normal(5, 2, dtype="float64"), np.int32([0, 2]), np.int64([0, 0])),
                sample(normal(5, 2, dtype="half"), np.int32([0, 2]), np.int32([0, 0]), gradient=False)]
 
@@ -104,7 +105,7 @@ class _SparseSegment:
 class _WithCount(_SparseSegment):
     """Base of the kinds that are told how many segments there are."""
 
-    samples = [sample(*s.inputs, n, why=s.why, gradient=s.gradient and n > 0) for s, n in zip(_SparseSegment.samples, (5, 2, 0, 1, 2))]
+    samples = [sample(*s.inputs, n, why=s.why, gradient=s.gradient) for s, n in zip(_SparseSegment.samples, (5, 2, 0, 1, 2))]
 
 
 _SPARSE = sample(normal(5, 2), np.int32([0, 2, 2, 1]), np.int32([0, 0, 2, 2]), sparse_gradient=True, why="rows as IndexedSlices")

@@ -30,6 +30,7 @@ class Adam(Update):
     lr * √(1 - beta2_power) / (1 - beta1_power)."""
 
     scratch = 2
+    compiled = "Adam"
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
         beta1_power, beta2_power, lr, beta1, beta2, epsilon = plain(scalars)

@@ -14,6 +14,8 @@ from graphrt.ops.training_update import Update, plain, training_op
 class GradientDescent(Update):
     """var -= delta * alpha."""
 
+    compiled = "GradientDescent"
+
     def step(
         self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
     ) -> None:
@@ -26,6 +28,8 @@ class GradientDescent(Update):
 class Momentum(Update):
     """accum = accum * momentum + grad; var -= accum * lr, or with Nesterov's look ahead grad * lr + accum *
     momentum * lr."""
+
+    compiled = "Momentum"
 
     def step(
         self, xp: Any, attrs: dict[str, Any], scratch: list[Any], arrays: list[Any], grad: Any, scalars: Any
@@ -69,6 +73,8 @@ class KerasMomentum(Update):
 @training_op("RMSProp", slots="ms mom", inputs="lr rho momentum epsilon grad")
 class RMSProp(Update):
     """ms += (grad² - ms)(1 - rho); mom = mom * momentum + grad * lr / √(ms + epsilon); var -= mom."""
+
+    compiled = "RMSProp"
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
         lr, rho, momentum, epsilon = plain(scalars)

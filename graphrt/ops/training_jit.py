@@ -1,8 +1,8 @@
 """The commonest optimizers' steps, compiled by numba: one pass over memory, and the same bits as with NumPy.
 
-Importing this module imports numba and compiles (or loads numba's on-disk cache), so training_update.py does it in
-the background once a process has trained enough to win that back. A step takes the variable and its slots, the
-gradient, and what the Update's `prepare` made, all of one dtype; it holds no interpreter lock.
+Importing this module imports numba and compiles (or loads numba's on-disk cache), so training_update.py does
+it in the background once a process has trained enough to win that back. A step takes the variable and its
+slots, the gradient, and what the Update's `prepare` made, all of one dtype; it holds no interpreter lock.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ indices count one after the other.
 
 from __future__ import annotations
 
+import atexit
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +35,10 @@ from graphrt.ops.state_resource import held
 
 # Elements a block: 64 KB of float32 an array, so that a step's few arrays stay in a core's L2 cache.
 BLOCK = 16384
+# Elements trained with NumPy before numba's steps are loaded: they take about 1.5 ns less an element, and
+# some seconds to compile where no cache has them.
+_COMPILE_AFTER = 1 << 28
+_LOAD_S = 30.0
 # What an input that is not the gradient is called where it stands for it.
 _GRADIENTS = ("grad", "delta")
 
@@ -42,11 +48,13 @@ class Update:
 
     Attributes:
       scratch: how many arrays `step` needs to work in.
+      compiled: the name of its step in training_jit.py, where it has one (without Nesterov's look ahead).
     """
 
     stateful = True
     not_differentiable = True
     scratch = 1
+    compiled = ""
     # Laid by training_op.
     n_states = 1
     grad_at = 0
@@ -165,26 +173,78 @@ class _Scratch(threading.local):
     """A thread's own work arrays for one node: plans run in several threads at once."""
 
     def __init__(self, xp: Any, dtype: Any, count: int) -> None:
-        self._xp, self._dtype, self._count = xp, dtype, count
+        self._xp, self.dtype, self._count = xp, dtype, count
         self._size = -1
 
     def of(self, size: int) -> list[Any]:
         """`count` arrays of `size` elements, with whatever they hold."""
         if size != self._size:
             self._size = size
-            self._arrays = [self._xp.empty(size, self._dtype) for _ in range(self._count)]
+            self._arrays = [self._xp.empty(size, self.dtype) for _ in range(self._count)]
         return self._arrays
+
+
+_COMPILED_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class CompiledSteps:
+    """The steps of training_jit.py, once they are there."""
+
+    def __init__(self) -> None:
+        self.get: Callable[[Any], Any] = lambda key: None
+        self._trained = 0
+        self._is_begun = False
+
+    def count(self, elements: int) -> None:
+        """Note a step made without them; begin to load them when these have become many."""
+        self._trained += elements
+        if self._trained >= _COMPILE_AFTER and not self._is_begun:
+            self._is_begun = True
+            loader = threading.Thread(target=self.load, name="graphrt-training-compile", daemon=True)
+            loader.start()
+            atexit.register(loader.join, _LOAD_S)  # the interpreter must not go while LLVM works in it
+
+    def load(self) -> bool:
+        """Compile them. False where numba is not installed or cannot compile here."""
+        self._is_begun = True
+        try:
+            from graphrt.ops import training_jit
+        except ImportError:
+            return False
+        except Exception as error:  # numba's own errors share no base with anything here
+            warnings.warn(
+                "numba could not compile the optimizers' steps, which stay on NumPy (same values, slower): "
+                f"{error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return False
+        self.get = training_jit.STEPS.get
+        return True
+
+
+compiled_steps = CompiledSteps()
 
 
 def _blocks(
     update: Update, xp: Any, attrs: dict[str, Any], scratch: _Scratch
 ) -> Callable[[list[Any], Any, Any], None]:
     step = update.step
+    has_compiled = (
+        update.compiled and xp is np and not attrs.get("use_nesterov") and scratch.dtype in _COMPILED_TYPES
+    )
+    key = (update.compiled, scratch.dtype)
 
     def apply(arrays: list[Any], grad: Any, scalars: Any) -> None:
         flat = arrays if grad.ndim == 1 else [array.reshape(-1) for array in arrays]
         grad = grad.reshape(-1)  # a copy in that order where it is not contiguous
         size = grad.size
+        if has_compiled:
+            compiled = compiled_steps.get(key)
+            if compiled is not None:
+                compiled(*flat, np.ascontiguousarray(grad), *plain(scalars))
+                return
+            compiled_steps.count(size)
         if size <= BLOCK or xp is not np:
             step(xp, attrs, scratch.of(size), flat, grad, scalars)
             return

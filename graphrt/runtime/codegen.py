@@ -31,7 +31,7 @@ from graphrt.runtime.ownership import Value
 from graphrt.runtime.schedule import waits
 
 PASSED_THROUGH = frozenset(("Identity", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "Snapshot",
-                            "RefIdentity", "IdentityN"))
+                            "IdentityN"))
 _NOTHING = frozenset(("NoOp", "ControlTrigger"))
 # Nodes between two looks at the cancel flag.
 _POLL_EVERY = 32

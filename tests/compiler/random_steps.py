@@ -48,6 +48,7 @@ class _Builder:
         z = raw.Placeholder(dtype="float32", shape=[2, 3], name="z")
         self.pred = raw.Placeholder(dtype="bool", shape=[], name="p")
         self.tensors = [x, z]
+        self.sizes = {x: (2, 3), z: (2, 3)}  # what a step makes of them
         self.effects: list[Any] = []
         self.handle = raw.VarHandleOp(dtype="float32", shape=[2, 3], shared_name="v", name="v")
         init = raw.AssignVariableOp(self.handle, raw.Const(value=np.ones((2, 3), np.float32), dtype="float32"), name="init")
@@ -57,7 +58,9 @@ class _Builder:
             with self.graph.device(self.draw(st.sampled_from(self.devices)) or None):
                 made = getattr(self, "_" + kind)()
             if made is not None:
-                self.tensors.append(made)
+                tensor, sizes = made
+                self.tensors.append(tensor)
+                self.sizes[tensor] = sizes
         fetches = self.draw(st.lists(st.sampled_from(self.tensors), min_size=1, max_size=3, unique=True))
         targets = self.draw(st.lists(st.sampled_from(self.effects), max_size=2, unique=True)) if self.effects else []
         special = st.sampled_from(SPECIAL)
@@ -68,68 +71,72 @@ class _Builder:
         return self.draw(st.sampled_from(self.tensors))
 
     def _unary(self) -> Any:
-        return getattr(raw, self.draw(st.sampled_from(_UNARY)))(self._pick())
-
-    def _other(self, x: Any) -> Any:
-        """A tensor that broadcasts against `x`: of the same static shape, or a scalar."""
-        same = [t for t in self.tensors if t.shape.sizes == x.shape.sizes and t.shape.is_fully_defined()]
-        return self.draw(st.sampled_from(same)) if same else self._scalar()
+        x = self._pick()
+        return getattr(raw, self.draw(st.sampled_from(_UNARY)))(x), self.sizes[x]
 
     def _scalar(self) -> Any:
         return raw.Const(value=np.array(self.draw(st.sampled_from(SPECIAL)), np.float32), dtype="float32")
 
     def _binary(self) -> Any:
         x = self._pick()
-        return getattr(raw, self.draw(st.sampled_from(_BINARY)))(x, self._other(x))
+        same = [t for t in self.tensors if self.sizes[t] in (self.sizes[x], ())]
+        return getattr(raw, self.draw(st.sampled_from(_BINARY)))(x, self.draw(st.sampled_from(same))), self.sizes[x]
 
     def _special(self) -> Any:
         x, c = self._pick(), self._scalar()
         pair = (x, c) if self.draw(st.booleans()) else (c, x)
-        return getattr(raw, self.draw(st.sampled_from(_BINARY)))(*pair)
+        return getattr(raw, self.draw(st.sampled_from(_BINARY)))(*pair), self.sizes[x]
 
     def _constant(self) -> Any:
         value = np.full((2, 3), self.draw(st.sampled_from(SPECIAL)), np.float32)
-        return raw.Const(value=value, dtype="float32")
+        return raw.Const(value=value, dtype="float32"), (2, 3)
 
     def _twice(self) -> Any:
         x, name = self._pick(), self.draw(st.sampled_from(_UNARY))
         inner = getattr(raw, name)(x)
-        return getattr(raw, name)(inner) if self.draw(st.booleans()) else raw.AddN([inner, getattr(raw, name)(x)])
+        made = getattr(raw, name)(inner) if self.draw(st.booleans()) else raw.AddN([inner, getattr(raw, name)(x)])
+        return made, self.sizes[x]
+
+    def _ints(self, *values: int) -> Any:
+        return raw.Const(value=np.array(values, np.int32), dtype="int32")
 
     def _transpose(self) -> Any:
         x = self._pick()
-        if x.shape.rank != 2:
-            return None
-        order = raw.Const(value=np.array(self.draw(st.permutations([0, 1])), np.int32), dtype="int32")
-        return raw.Transpose(x, order)
+        order = self.draw(st.permutations(range(len(self.sizes[x]))))
+        return raw.Transpose(x, self._ints(*order)), tuple(self.sizes[x][d] for d in order)
 
     def _reshape(self) -> Any:
         x = self._pick()
-        shape = self.draw(st.sampled_from([[-1, 3], [2, 3], [6], [-1], [3, 2]]))
-        return raw.Reshape(x, raw.Const(value=np.array(shape, np.int32), dtype="int32")) if x.shape.rank else None
+        if np.prod(self.sizes[x]) != 6:
+            return None
+        shape = self.draw(st.sampled_from([(-1, 3), (2, 3), (6,), (-1,), (3, 2)]))
+        return raw.Reshape(x, self._ints(*shape)), np.empty(6).reshape(shape).shape
 
     def _cast(self) -> Any:
         x = self._pick()
         through = self.draw(st.sampled_from(["float64", "float16", "float32"]))
-        return raw.Cast(raw.Cast(x, SrcT="float32", DstT=through), SrcT=through, DstT="float32")
+        return raw.Cast(raw.Cast(x, SrcT="float32", DstT=through), SrcT=through, DstT="float32"), self.sizes[x]
 
     def _shape(self) -> Any:
         x = self._pick()
-        made = getattr(raw, self.draw(st.sampled_from(["Shape", "Size", "Rank"])))(x)
-        return raw.Cast(made, SrcT="int32", DstT="float32")
+        kind = self.draw(st.sampled_from(["Shape", "Size", "Rank"]))
+        made = getattr(raw, kind)(x)
+        return raw.Cast(made, SrcT="int32", DstT="float32"), (len(self.sizes[x]),) if kind == "Shape" else ()
 
     def _sum(self) -> Any:
         x = self._pick()
-        axes = self.draw(st.lists(st.integers(0, max((x.shape.rank or 0) - 1, 0)), unique=True)) if x.shape.rank else []
-        kind = self.draw(st.sampled_from(["Sum", "Max", "Prod"]))
-        return getattr(raw, kind)(x, raw.Const(value=np.array(axes, np.int32), dtype="int32"), keep_dims=self.draw(st.booleans()))
+        sizes = self.sizes[x]
+        axes = self.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True)) if sizes else []
+        kind, keep = self.draw(st.sampled_from(["Sum", "Max", "Prod"])), self.draw(st.booleans())
+        made = getattr(raw, kind)(x, self._ints(*axes), keep_dims=keep)
+        return made, np.empty(sizes).sum(tuple(axes), keepdims=keep).shape
 
     def _join(self) -> Any:
         x = self._pick()
-        if not x.shape.rank:
+        if not self.sizes[x] or np.prod(self.sizes[x]) > 50:
             return None
-        parts = [x] * self.draw(st.integers(2, 3))
-        return raw.ConcatV2(parts, raw.Const(value=np.array(0, np.int32), dtype="int32"))
+        n = self.draw(st.integers(2, 3))
+        return raw.ConcatV2([x] * n, raw.Const(value=np.array(0, np.int32), dtype="int32")), (self.sizes[x][0] * n, *self.sizes[x][1:])
 
     def _branch(self, predicate: Any = None) -> Any:
         """A conditional of one or two ops, perhaps with one that only waits for its branch."""
@@ -147,7 +154,7 @@ class _Builder:
                 elif self.draw(st.booleans()):
                     end = raw.AddV2(end, raw.Cast(raw.Size(side), SrcT="int32", DstT="float32"))
                 ends.append(end)
-        return raw.Merge(ends)[0]
+        return raw.Merge(ends)[0], self.sizes[x]
 
     def _const_branch(self) -> Any:
         return self._branch(raw.Identity(raw.Const(value=np.array(self.draw(st.booleans())), dtype="bool")))
@@ -158,7 +165,8 @@ class _Builder:
             effect = raw.NoOp()
         self.effects.append(effect)
         with self.graph.control_dependencies([effect] if self.draw(st.booleans()) else [waited]):
-            return raw.Identity(self._pick()) if self.draw(st.booleans()) else self._scalar()
+            x = self._pick()
+            return (raw.Identity(x), self.sizes[x]) if self.draw(st.booleans()) else (self._scalar(), ())
 
     def _variable(self) -> Any:
         """A read, or an update that waits for what touched the variable before."""
@@ -168,7 +176,7 @@ class _Builder:
         read.set_shape([2, 3])
         if self.draw(st.booleans()):
             with self.graph.control_dependencies([*before, read]):
-                self.last_write = raw.AssignAddVariableOp(self.handle, raw.Const(value=np.full((2, 3), 0.5, np.float32),
-                                                                                 dtype="float32"))
+                half = raw.Const(value=np.full((2, 3), 0.5, np.float32), dtype="float32")
+                self.last_write = raw.AssignAddVariableOp(self.handle, half)
             self.effects.append(self.last_write)
-        return read
+        return read, (2, 3)

@@ -16,6 +16,7 @@ from graphrt.core.errors import (
 from graphrt.core.registry import OPS, KernelContext
 from graphrt.core.resources import VariableState
 from graphrt.core.shapes import TensorShape
+from graphrt.ops import training_update
 from graphrt.ops.scatter_kernels import distinct_rounds, scatter_rows
 from graphrt.ops.training_update import BLOCK
 
@@ -321,3 +322,46 @@ def test_scattering_equal_indices_is_one_after_the_other(how):
         wanted[row] = step(wanted[row], update)
     scatter_rows(np, how, array, rows, updates)
     np.testing.assert_array_equal(array, wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "optimizer, n_slots, n_scalars, grad_at",
+    [("GradientDescent", 0, 1, 1), ("Momentum", 1, 2, 1), ("Adam", 2, 6, 6), ("RMSProp", 2, 4, 4)],
+)
+def test_compiled_steps_give_the_bits_of_numpys(monkeypatch, optimizer, n_slots, n_scalars, grad_at, dtype):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(3)
+    values = [rng.uniform(0.5, 1.5, (37, 5)).astype(dtype) for _ in range(1 + n_slots)]
+    scalars: list[Any] = [dtype(s) for s in rng.uniform(0.1, 0.9, n_scalars)]
+    scalars.insert(grad_at, rng.standard_normal((5, 37)).astype(dtype).T)  # a gradient that is not contiguous
+    scalars[0] = np.asarray(scalars[0])
+
+    def after_three_steps() -> list[np.ndarray]:
+        states = [state(v) for v in values]
+        step = kernel("Apply" + optimizer, graphrt.as_dtype(dtype))
+        for _ in range(3):
+            step(*states, *scalars)
+        return [s.array for s in states]
+
+    monkeypatch.setattr(training_update, "compiled_steps", training_update.CompiledSteps())
+    plain = after_three_steps()
+    assert training_update.compiled_steps.load()
+    for a, b in zip(plain, after_three_steps()):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_steps_are_compiled_once_a_process_has_trained_much(monkeypatch):
+    pytest.importorskip("numba")
+    steps = training_update.CompiledSteps()
+    loaded = threading.Event()
+    monkeypatch.setattr(steps, "load", loaded.set)
+    monkeypatch.setattr(training_update, "compiled_steps", steps)
+    monkeypatch.setattr(training_update, "_COMPILE_AFTER", 20)
+    step = kernel("ApplyGradientDescent")
+    v = state(np.zeros(8, np.float32))
+    for _ in range(2):
+        step(v, np.float32(1), np.ones(8, np.float32))
+    assert not loaded.is_set()
+    step(v, np.float32(1), np.ones(8, np.float32))
+    assert loaded.wait(30)
