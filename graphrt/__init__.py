@@ -57,6 +57,20 @@ _LAZY: dict[str, _Any] = {
     "make_tensor_proto": ("graphrt.core.tensor_proto", "make_tensor_proto"),
     "make_ndarray": ("graphrt.core.tensor_proto", "make_ndarray"),
     "get_static_value": ("graphrt.core.constant_value", "constant_value"),
+    **{f"{name}_initializer": ("graphrt.initializers", name) for name in (
+        "zeros", "ones", "constant", "random_uniform", "random_normal", "truncated_normal", "uniform_unit_scaling",
+        "variance_scaling", "orthogonal", "glorot_uniform", "glorot_normal")},
+    **{name: ("graphrt.clip", name) for name in (
+        "clip_by_value", "clip_by_norm", "clip_by_average_norm", "clip_by_global_norm", "global_norm")},
+    **{name: ("graphrt.checks", name) for name in (
+        "Assert", "assert_equal", "assert_greater", "assert_greater_equal", "assert_integer", "assert_less",
+        "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
+        "assert_none_equal", "assert_positive", "assert_proper_iterable", "assert_rank", "assert_rank_at_least",
+        "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_type", "is_non_decreasing",
+        "is_numeric_tensor", "is_strictly_increasing", "verify_tensor_all_finite")},
+    "confusion_matrix": ("graphrt.confusion", "confusion_matrix"),
+    "SparseTensorValue": ("graphrt.client.fetches", "SparseTensorValue"),
+    "IndexedSlicesValue": ("graphrt.client.fetches", "IndexedSlicesValue"),
     "raw_ops": "graphrt.core.raw",
     **{name: ("graphrt.queue", name) for name in (
         "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue")},

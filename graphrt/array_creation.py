@@ -15,6 +15,7 @@ from graphrt.core.dtypes import string as string_
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension, TensorShape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
+from graphrt.ops.array_nodes import CONSTANT_LIMIT, int_constant, rank_of
 
 __all__ = [
     "check_numerics", "constant", "ensure_shape", "fill", "guarantee_const", "identity", "identity_n",
@@ -127,10 +128,6 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
     return raw.CheckNumerics(tensor, message=message, name=name)
 
 
-# Above this many elements a Fill node is smaller than the constant.
-_CONSTANT_LIMIT = 1000
-
-
 def zeros(shape: Any, dtype: Any = float32, name: str | None = None, layout: Any = None) -> Tensor:
     """Zeros (False, empty strings) of `shape`: a list, TensorShape or int tensor."""
     dtype = as_dtype(dtype).base_dtype
@@ -148,17 +145,16 @@ def _filled(shape: Any, value: Any, dtype: DType, name: str | None, default_name
     with name_scope(name, default_name, [shape]) as name:
         if not isinstance(shape, Tensor):
             try:
-                sizes = TensorShape([shape] if isinstance(shape, (int, np.integer)) else shape).as_list()
+                known = TensorShape([shape] if isinstance(shape, (int, np.integer)) else shape)
+                sizes = known.as_list() if known.is_fully_defined() else None
             except (TypeError, ValueError):
-                sizes = (
-                    None  # a list with tensors in it, or an unknown size: converted below, or refused there
-                )
-            if sizes is not None and None not in sizes:
-                if np.prod(sizes, dtype=np.float64) < _CONSTANT_LIMIT:
-                    return raw.Const(value=np.broadcast_to(element, sizes).copy(), dtype=dtype, name=name)
-                shape = convert_to_tensor(sizes, dtype=int32, name="shape_as_tensor")
-            else:
+                sizes = None  # a list with tensors in it: converted below, or refused there
+            if sizes is None:
                 shape = convert_to_tensor(shape, dtype=int32)
+            elif np.ndim(shape) and np.prod(sizes, dtype=np.float64) < CONSTANT_LIMIT:
+                return raw.Const(value=np.broadcast_to(element, sizes).copy(), dtype=dtype, name=name)
+            else:
+                shape = convert_to_tensor(sizes, dtype=int32, name="shape_as_tensor")
         if not shape.shape.sizes:
             shape = raw.Reshape(shape, [-1])
         return raw.Fill(shape, raw.Const(value=element, dtype=dtype), name=name)
@@ -262,12 +258,8 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool_, name: st
         lengths = convert_to_tensor(lengths)
         if maxlen is None:
             rank = lengths.shape.rank
-            axes = (
-                raw.Range(0, raw.Rank(lengths), 1)
-                if rank is None
-                else raw.Const(value=np.arange(rank, dtype=np.int32), dtype=int32)
-            )
-            maxlen = raw.Max(lengths, axes)
+            every = raw.Range(0, rank_of(lengths), 1) if rank is None else int_constant(np.arange(rank))
+            maxlen = raw.Max(lengths, every)
             maxlen = raw.Maximum(constant(0, maxlen.dtype), maxlen)
         else:
             maxlen = convert_to_tensor(maxlen)
@@ -275,7 +267,6 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool_, name: st
             raise ValueError(f"maxlen must be scalar for sequence_mask, not of shape {maxlen.shape}")
         kind = maxlen.dtype.base_dtype
         row = raw.Range(constant(0, kind), maxlen, constant(1, kind))
-        column = raw.ExpandDims(lengths, -1)
-        made = raw.Less(row, column if column.dtype.base_dtype is kind else raw.Cast(column, DstT=kind))
+        made = raw.Less(row, raw.Cast(raw.ExpandDims(lengths, -1), DstT=kind))
         target = bool_ if dtype is None else as_dtype(dtype).base_dtype
         return made if target is bool_ else raw.Cast(made, DstT=target)

@@ -6,8 +6,6 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-import numpy as np
-
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.array_creation import ones_like
 from graphrt.core import raw
@@ -374,11 +372,20 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise ValueError(f"side must be either 'right' or 'left', not {side!r}")
-    sequence, values = convert_to_tensor(sorted_sequence), convert_to_tensor(values)
-    rows = raw.Reshape(sequence, [-1, shape_of(sequence)[-1]])
-    wanted = raw.Reshape(values, [-1, shape_of(values)[-1]])
+    last, most = _static_shape(sorted_sequence)[-1], _static_shape(values)[-1]
+    rows = raw.Reshape(sorted_sequence, [-1, last])
+    wanted = raw.Reshape(values, [-1, most])
     bound = raw.UpperBound if side == "right" else raw.LowerBound
-    return raw.Reshape(bound(rows, wanted, out_type=out_type, name=name), shape_of(values))
+    return raw.Reshape(bound(rows, wanted, out_type=out_type, name=name), _static_shape(values))
+
+
+def _static_shape(input: Any) -> Tensor:
+    """The shape of `input`, under a scope of its own: a constant where it is known."""
+    with name_scope(None, "Shape", [input]) as name:
+        input = convert_to_tensor(input)
+        if input.shape.is_fully_defined():
+            return convert_to_tensor(input.shape, name="shape_as_tensor")
+        return raw.Shape(input, name=name)
 
 
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:

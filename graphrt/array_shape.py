@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
-from graphrt.array_creation import ones, sequence_mask
+from graphrt.array_creation import ones, sequence_mask, zeros
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import as_dtype, int32
 from graphrt.core.graph import name_scope
-from graphrt.core.shapes import TensorShape, broadcast_static_shape
+from graphrt.core.shapes import broadcast_static_shape
 from graphrt.core.tensor import SparseTensor, Tensor
 from graphrt.math_reduce import renamed
 from graphrt.ops.array_indexing import boolean_mask
-from graphrt.ops.array_nodes import rank_of, shape_of, size_of
+from graphrt.ops.array_nodes import int_constant, rank_of, shape_of, size_of
 from graphrt.ops.broadcasting import cast_to
 
 __all__ = [
@@ -229,12 +229,12 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         raise TypeError(f"axis must be an int, not {axis!r}")
     with name_scope(name, "Repeat", [input, repeats]):
         x = convert_to_tensor(input, name="data")
-        repeats = cast_to(convert_to_tensor(repeats, name="repeats", preferred_dtype=int32), int32)
+        repeats = raw.Cast(convert_to_tensor(repeats, name="repeats", preferred_dtype=int32), DstT=int32)
         repeats.shape.with_rank_at_most(1)
         if x.shape.rank is None:
             raise ValueError(f"repeat needs the rank of its input '{x.name}'; axis=None flattens it")
         if x.shape.rank == 0:
-            x = raw.Pack([x])
+            x = raw.Pack([x], name="stack")
         n = x.shape.rank
         if not -n <= axis < n:
             raise ValueError(f"axis={axis} out of bounds: expected {-n}<=axis<{n}")
@@ -246,24 +246,38 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
             whole = [sizes[:axis], [times * sizes[axis]], sizes[axis + 1 :]]
             return raw.Reshape(spread, raw.ConcatV2(whole, 0, name="concat"))
         if repeats.shape.rank == 1:
-            TensorShape(x.shape[axis : axis + 1]).assert_is_compatible_with(repeats.shape)
+            x.shape[axis : axis + 1].assert_is_compatible_with(repeats.shape)
         repeats = raw.BroadcastTo(repeats, [sizes[axis]])
-        rows = raw.BroadcastTo(repeats, sizes[: axis + 1]) if axis else repeats
-        rows.set_shape([None] * (axis + 1))
-        most = raw.Maximum(0, raw.Max(rows, np.arange(axis + 1, dtype=np.int32)))
-        masked = boolean_mask(_spread(x, axis, most), sequence_mask(rows, most))
+        rows = _as_many_rows(repeats, sizes, axis)
+        most = raw.Max(rows, int_constant(np.arange(axis + 1)))
+        most = raw.Maximum(int_constant(0, name="zero"), most)
+        chosen = sequence_mask(rows, most)
+        masked = boolean_mask(_spread(x, axis, most), chosen)
         if axis:
-            whole = [sizes[:axis], [raw.Sum(repeats, [0])], sizes[axis + 1 :]]
+            total = raw.Sum(repeats, raw.Range(0, rank_of(repeats), 1))
+            whole = [sizes[:axis], [total], sizes[axis + 1 :]]
             masked = raw.Reshape(masked, raw.ConcatV2(whole, 0, name="concat"))
         masked.set_shape(x.shape[:axis].concatenate([None]).concatenate(x.shape[axis + 1 :]))
         return masked
 
 
+def _as_many_rows(repeats: Tensor, sizes: Tensor, axis: int) -> Tensor:
+    """`repeats`, [n], for each of the rows of the dimensions before `axis`."""
+    if not axis:
+        return repeats
+    own = shape_of(repeats)
+    before = sizes[: axis + 1 - rank_of(repeats)]
+    rows = raw.BroadcastTo(repeats, raw.ConcatV2([before, own], 0, name="concat"))
+    rows.set_shape([None] * (axis + 1))
+    return rows
+
+
 def _spread(x: Tensor, axis: int, times: Tensor) -> Tensor:
     """`x` with a dimension of size `times` behind `axis`, along which it repeats."""
+    expanded = raw.ExpandDims(x, axis + 1)
     multiples: list[Any] = [1] * (x.shape.rank + 1)  # type: ignore[operator]
     multiples[axis + 1] = times
-    return raw.Tile(raw.ExpandDims(x, axis + 1), multiples)
+    return raw.Tile(expanded, multiples)
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
@@ -353,8 +367,11 @@ def required_space_to_batch_paddings(
             empty = np.zeros((0, 2), np.int32)
             return raw.Const(value=empty, dtype=int32), raw.Const(value=empty, dtype=int32)
         sizes.shape.assert_is_compatible_with([n])
-        base: Any = np.zeros((n, 2), np.int32) if base_paddings is None else base_paddings
-        base = convert_to_tensor(base, dtype=int32, name="base_paddings")
+        base: Any
+        if base_paddings is None:
+            base = zeros([n, 2], int32)
+        else:
+            base = convert_to_tensor(base_paddings, dtype=int32, name="base_paddings")
         base.shape.assert_is_compatible_with([n, 2])
         known = [constant_value(t) for t in (sizes, block, base)]
         if all(k is not None for k in known):

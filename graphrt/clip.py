@@ -27,7 +27,8 @@ def _like(t: Any, values: Any) -> Any:
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
-    """`t` with each element raised to `clip_value_min` and cut to `clip_value_max` (scalars, or tensors that broadcast to `t`).
+    """`t` with each element raised to `clip_value_min` and cut to `clip_value_max` (scalars, or tensors that
+    broadcast to `t`).
 
     Raises:
       ValueError: a bound would broadcast `t` to another shape.
@@ -42,7 +43,8 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
-    """`t`, scaled down to an L2 norm of `clip_norm` where its norm (over `axes`; over all where None) is larger."""
+    """`t`, scaled down to an L2 norm of `clip_norm` where its norm (over `axes`; over all where None) is
+    larger."""
     with name_scope(name, "clip_by_norm", [t, clip_norm]) as name:
         values = _values(t, "t")
         if np.isscalar(clip_norm):
@@ -82,8 +84,11 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
         return math_api.sqrt(half * array_api.constant(2.0, dtype=half.dtype), name="global_norm")
 
 
-def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Any]:
-    """A list of tensors, all scaled down alike where their global norm is larger than `clip_norm`, and that norm.
+def clip_by_global_norm(
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Any], Any]:
+    """A list of tensors, all scaled down alike where their global norm is larger than `clip_norm`, and that
+    norm.
 
     Args:
       t_list: tensors or IndexedSlices; None stays None.
@@ -97,7 +102,9 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     if use_norm is None:
         use_norm = global_norm(t_list, name)
     with name_scope(name, "clip_by_global_norm", [*t_list, clip_norm]) as name:
-        finite = clip_norm * math_api.minimum(1.0 / use_norm, array_api.constant(1.0, dtype=use_norm.dtype) / clip_norm)
+        finite = clip_norm * math_api.minimum(
+            1.0 / use_norm, array_api.constant(1.0, dtype=use_norm.dtype) / clip_norm
+        )
         scale = finite + (use_norm - use_norm)
         values = [None if t is None else _values(t, f"t_{i}") for i, t in enumerate(t_list)]
         clipped: list[Any] = []
@@ -111,10 +118,13 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
-    """`t`, scaled down to an average L2 norm (the norm over the number of elements) of `clip_norm` where it is larger."""
+    """`t`, scaled down to an average L2 norm (the norm over the number of elements) of `clip_norm` where it
+    is larger."""
     with name_scope(name, "clip_by_average_norm", [t, clip_norm]) as name:
         t = convert_to_tensor(t, name="t")
         n = math_api.cast(array_api.size(t), float32)
         inverse = math_api.rsqrt(math_api.reduce_sum(t * t, math_api.range(array_api.rank(t))))
         scaled = t * clip_norm
-        return array_api.identity(scaled * math_api.minimum(inverse * n, array_api.constant(1.0) / clip_norm), name=name)
+        return array_api.identity(
+            scaled * math_api.minimum(inverse * n, array_api.constant(1.0) / clip_norm), name=name
+        )

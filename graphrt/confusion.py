@@ -21,8 +21,9 @@ def _may_be_one(x: Tensor) -> bool:
     return x.shape.sizes is None or bool(x.shape.sizes) and x.shape.sizes[-1] in (1, None)
 
 
-def remove_squeezable_dimensions(labels: Any, predictions: Any, expected_rank_diff: int = 0,
-                                 name: str | None = None) -> tuple[Tensor, Tensor]:
+def remove_squeezable_dimensions(
+    labels: Any, predictions: Any, expected_rank_diff: int = 0, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """(labels, predictions) without the last axis of the one whose rank is one too many, where its size is 1.
 
     Args:
@@ -41,16 +42,29 @@ def remove_squeezable_dimensions(labels: Any, predictions: Any, expected_rank_di
         difference = array_api.rank(predictions) - array_api.rank(labels)
         if _may_be_one(predictions):
             whole_p = predictions
-            predictions = cond(math_api.equal(expected_rank_diff + 1, difference), lambda: array_api.squeeze(whole_p, [-1]),
-                               lambda: whole_p)
+            predictions = cond(
+                math_api.equal(expected_rank_diff + 1, difference),
+                lambda: array_api.squeeze(whole_p, [-1]),
+                lambda: whole_p,
+            )
         if _may_be_one(labels):
             whole_l = labels
-            labels = cond(math_api.equal(expected_rank_diff - 1, difference), lambda: array_api.squeeze(whole_l, [-1]), lambda: whole_l)
+            labels = cond(
+                math_api.equal(expected_rank_diff - 1, difference),
+                lambda: array_api.squeeze(whole_l, [-1]),
+                lambda: whole_l,
+            )
         return labels, predictions
 
 
-def confusion_matrix(labels: Any, predictions: Any, num_classes: Any = None, dtype: Any = int32, name: str | None = None,
-                     weights: Any = None) -> Tensor:
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    dtype: Any = int32,
+    name: str | None = None,
+    weights: Any = None,
+) -> Tensor:
     """How often each class was predicted as each: rows are labels, columns predictions.
 
     Args:
@@ -65,19 +79,27 @@ def confusion_matrix(labels: Any, predictions: Any, num_classes: Any = None, dty
     """
     dtype = as_dtype(dtype)
     with name_scope(name, "confusion_matrix", [predictions, labels, num_classes, weights]):
-        labels, predictions = remove_squeezable_dimensions(convert_to_tensor(labels, name="labels"),
-                                                           convert_to_tensor(predictions, name="predictions"))
+        labels, predictions = remove_squeezable_dimensions(
+            convert_to_tensor(labels, name="labels"), convert_to_tensor(predictions, name="predictions")
+        )
         predictions, labels = math_api.cast(predictions, int64), math_api.cast(labels, int64)
         labels = with_dependencies(
-            [checks.assert_non_negative(labels, message="`labels` contains negative values")], labels)
+            [checks.assert_non_negative(labels, message="`labels` contains negative values")], labels
+        )
         predictions = with_dependencies(
-            [checks.assert_non_negative(predictions, message="`predictions` contains negative values")], predictions)
+            [checks.assert_non_negative(predictions, message="`predictions` contains negative values")],
+            predictions,
+        )
         if num_classes is None:
             num_classes = math_api.maximum(math_api.reduce_max(predictions), math_api.reduce_max(labels)) + 1
         else:
             bound = math_api.cast(num_classes, int64)
-            labels = with_dependencies([checks.assert_less(labels, bound, message="`labels` out of bound")], labels)
-            predictions = with_dependencies([checks.assert_less(predictions, bound, message="`predictions` out of bound")], predictions)
+            labels = with_dependencies(
+                [checks.assert_less(labels, bound, message="`labels` out of bound")], labels
+            )
+            predictions = with_dependencies(
+                [checks.assert_less(predictions, bound, message="`predictions` out of bound")], predictions
+            )
         if weights is not None:
             weights = convert_to_tensor(weights, name="weights")
             predictions.shape.assert_is_compatible_with(weights.shape)

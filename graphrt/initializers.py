@@ -1,7 +1,8 @@
 """tf.initializers, and by their longer names tf.zeros_initializer, …: what a new variable begins with.
 
-An initializer is called with a shape and a dtype and builds the nodes of a value. With the same seeds those are
-TensorFlow's values. `partition_info` (`full_shape`, `var_offset`) says which part of a partitioned variable is made.
+An initializer is called with a shape and a dtype and builds the nodes of a value. With the same seeds those
+are TensorFlow's values. `partition_info` (`full_shape`, `var_offset`) says which part of a partitioned
+variable is made.
 """
 
 from __future__ import annotations
@@ -16,17 +17,42 @@ from graphrt.core import raw
 from graphrt.core.dtypes import DType, as_dtype, float32
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
+from graphrt.variables.collections import (
+    global_variables_initializer,
+    local_variables_initializer,
+    variables_initializer,
+)
 
-__all__ = ["Initializer", "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",
-           "lecun_uniform", "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal",
-           "uniform_unit_scaling", "variance_scaling", "zeros"]
+__all__ = [
+    "Initializer",
+    "constant",
+    "global_variables",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "identity",
+    "lecun_normal",
+    "lecun_uniform",
+    "local_variables",
+    "ones",
+    "orthogonal",
+    "random_normal",
+    "random_uniform",
+    "truncated_normal",
+    "uniform_unit_scaling",
+    "variables",
+    "variance_scaling",
+    "zeros",
+]
 
 # The standard deviation of a standard normal distribution cut off at 2.
 _TRUNCATED_STDDEV = 0.87962566103423978
 
 
 class Initializer:
-    """Base of initializers: `init(shape, dtype)` is a tensor; `get_config` and `from_config` carry one over."""
+    """Base of initializers: `init(shape, dtype)` is a tensor; `get_config` and `from_config` carry one
+    over."""
 
     dtype: DType
 
@@ -82,11 +108,16 @@ class Constant(Initializer):
 
     def __init__(self, value: Any = 0, dtype: Any = float32, verify_shape: bool = False) -> None:
         if not (np.isscalar(value) or isinstance(value, (list, tuple, np.ndarray))):
-            raise TypeError(f"Invalid type for initial value={value} of type: {type(value).__name__}. Expected Python scalar, list "
-                            "or tuple of values, or numpy.ndarray.")
+            raise TypeError(
+                f"Invalid type for initial value={value} of type: {type(value).__name__}. Expected Python "
+                "scalar, list "
+                "or tuple of values, or numpy.ndarray."
+            )
         self.value, self.dtype, self._verify_shape = value, as_dtype(dtype), verify_shape
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: bool | None = None) -> Tensor:
+    def __call__(
+        self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: bool | None = None
+    ) -> Tensor:
         verify = self._verify_shape if verify_shape is None else verify_shape
         return array_api.constant(self.value, dtype=self._dtype(dtype), shape=shape, verify_shape=verify)
 
@@ -98,7 +129,9 @@ class Constant(Initializer):
 class RandomUniform(Initializer):
     """Uniform in [minval, maxval); for int dtypes `maxval` must be given."""
 
-    def __init__(self, minval: Any = 0.0, maxval: Any = None, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(
+        self, minval: Any = 0.0, maxval: Any = None, seed: int | None = None, dtype: Any = float32
+    ) -> None:
         self.minval, self.maxval, self.seed, self.dtype = minval, maxval, seed, as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
@@ -109,7 +142,9 @@ class RandomUniform(Initializer):
 
 
 class _Normal(Initializer):
-    def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(
+        self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = float32
+    ) -> None:
         self.mean, self.stddev, self.seed, self.dtype = mean, stddev, seed, _floating(dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -131,7 +166,8 @@ class TruncatedNormal(_Normal):
 
 
 class UniformUnitScaling(Initializer):
-    """Uniform, scaled by the input size so that a layer keeps the scale of what goes in; `factor` is the activation's."""
+    """Uniform, scaled by the input size so that a layer keeps the scale of what goes in; `factor` is the
+    activation's."""
 
     def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
         self.factor, self.seed, self.dtype = factor, seed, _floating(dtype)
@@ -155,8 +191,14 @@ class VarianceScaling(Initializer):
       distribution: 'truncated_normal' (or 'normal', its old name), 'untruncated_normal' or 'uniform'.
     """
 
-    def __init__(self, scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal", seed: int | None = None,
-                 dtype: Any = float32) -> None:
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: int | None = None,
+        dtype: Any = float32,
+    ) -> None:
         if scale <= 0.0:
             raise ValueError(f"Argument `scale` must be a positive float. Received: {scale}")
         modes = ("fan_in", "fan_out", "fan_avg")
@@ -165,8 +207,16 @@ class VarianceScaling(Initializer):
         distributions = ("normal", "uniform", "truncated_normal", "untruncated_normal")
         distribution = distribution.lower()
         if distribution not in distributions:
-            raise ValueError(f"Argument `distribution` should be one of {distributions}. Received: {distribution}")
-        self.scale, self.mode, self.distribution, self.seed, self.dtype = scale, mode, distribution, seed, _floating(dtype)
+            raise ValueError(
+                f"Argument `distribution` should be one of {distributions}. Received: {distribution}"
+            )
+        self.scale, self.mode, self.distribution, self.seed, self.dtype = (
+            scale,
+            mode,
+            distribution,
+            seed,
+            _floating(dtype),
+        )
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
         fan_in, fan_out = _fans(shape if partition_info is None else partition_info.full_shape)
@@ -177,11 +227,18 @@ class VarianceScaling(Initializer):
             return random_api.random_uniform(shape, -limit, limit, dtype, seed=self.seed)
         if self.distribution == "untruncated_normal":
             return random_api.random_normal(shape, 0.0, math.sqrt(scale), dtype, seed=self.seed)
-        return random_api.truncated_normal(shape, 0.0, math.sqrt(scale) / _TRUNCATED_STDDEV, dtype, seed=self.seed)
+        return random_api.truncated_normal(
+            shape, 0.0, math.sqrt(scale) / _TRUNCATED_STDDEV, dtype, seed=self.seed
+        )
 
     def get_config(self) -> dict[str, Any]:
-        return {"scale": self.scale, "mode": self.mode, "distribution": self.distribution, "seed": self.seed,
-                "dtype": self.dtype.name}
+        return {
+            "scale": self.scale,
+            "mode": self.mode,
+            "distribution": self.distribution,
+            "seed": self.seed,
+            "dtype": self.dtype.name,
+        }
 
 
 class _Glorot(VarianceScaling):
@@ -190,31 +247,39 @@ class _Glorot(VarianceScaling):
 
 
 class GlorotUniform(_Glorot):
-    """Uniform within sqrt(6 / (inputs + outputs)); Xavier's. It ignores its own `dtype`, as TensorFlow's does."""
+    """Uniform within sqrt(6 / (inputs + outputs)); Xavier's. It ignores its own `dtype`, as TensorFlow's
+    does."""
 
     def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
         super().__init__(scale=1.0, mode="fan_avg", distribution="uniform", seed=seed)
 
 
 class GlorotNormal(_Glorot):
-    """Truncated normal of variance 2 / (inputs + outputs); Xavier's. It ignores its own `dtype`, as TensorFlow's does."""
+    """Truncated normal of variance 2 / (inputs + outputs); Xavier's. It ignores its own `dtype`, as
+    TensorFlow's does."""
 
     def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
         super().__init__(scale=1.0, mode="fan_avg", distribution="truncated_normal", seed=seed)
 
 
 class Orthogonal(Initializer):
-    """A matrix of orthonormal rows or columns times `gain`; of more than two dimensions, all but the last are flattened."""
+    """A matrix of orthonormal rows or columns times `gain`; of more than two dimensions, all but the last are
+    flattened."""
 
     def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
         self.gain, self.seed, self.dtype = gain, seed, _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
         if len(shape) < 2:
-            raise ValueError("The tensor to initialize, specified by argument `shape` must be at least two-dimensional. Received "
-                             f"shape={shape}")
+            raise ValueError(
+                "The tensor to initialize, specified by argument `shape` must be at least two-dimensional. "
+                "Received "
+                f"shape={shape}"
+            )
         rows, columns = math.prod([int(d) for d in shape[:-1]]), int(shape[-1])
-        drawn = random_api.random_normal((max(rows, columns), min(rows, columns)), dtype=self._dtype(dtype), seed=self.seed)
+        drawn = random_api.random_normal(
+            (max(rows, columns), min(rows, columns)), dtype=self._dtype(dtype), seed=self.seed
+        )
         q, r = raw.Qr(drawn, full_matrices=False)
         # With the signs of r's diagonal q is uniform among the orthogonal matrices.
         q *= raw.Sign(raw.DiagPart(r))
@@ -235,8 +300,10 @@ class Identity(Initializer):
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
         whole = shape if partition_info is None else partition_info.full_shape
         if len(whole) != 2:
-            raise ValueError("The tensor to initialize, specified by argument `shape` must be two-dimensional. Received "
-                             f"shape={shape}")
+            raise ValueError(
+                "The tensor to initialize, specified by argument `shape` must be two-dimensional. Received "
+                f"shape={shape}"
+            )
         rows, columns = TensorShape(whole).as_list()
         made = linalg.eye(rows, columns, dtype=self._dtype(dtype))
         if partition_info is not None:
@@ -268,7 +335,8 @@ def he_uniform(seed: int | None = None) -> VarianceScaling:
 
 
 def _fans(shape: Any) -> tuple[int, int]:
-    """(inputs, outputs) of a weight of `shape`: a matrix, or a convolution's kernel [..., inputs, outputs]."""
+    """(inputs, outputs) of a weight of `shape`: a matrix, or a convolution's kernel [..., inputs,
+    outputs]."""
     sizes = [int(d) for d in shape]
     if len(sizes) < 2:
         return (sizes[0], sizes[0]) if sizes else (1, 1)
@@ -284,6 +352,9 @@ def _floating(dtype: Any) -> DType:
 
 
 # tf.initializers' names, and those of the tf namespace.
+global_variables = global_variables_initializer
+local_variables = local_variables_initializer
+variables = variables_initializer
 zeros = zeros_initializer = Zeros
 ones = ones_initializer = Ones
 constant = constant_initializer = Constant

@@ -1,7 +1,8 @@
 """tf.losses: scalar losses, weighted and reduced, collected in the graph.
 
-Every function adds its loss to the collection `loss_collection` (GraphKeys.LOSSES; None: nowhere). `weights` are
-a scalar or of the losses' rank, with sizes of 1 where they broadcast; an element of weight 0 is left out.
+Every function adds its loss to the collection `loss_collection` (GraphKeys.LOSSES; None: nowhere). `weights`
+are a scalar or of the losses' rank, with sizes of 1 where they broadcast; an element of weight 0 is left
+out.
 """
 
 from __future__ import annotations
@@ -14,22 +15,47 @@ from graphrt.control_flow import cond
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import float32
-from graphrt.core.graph import GraphKeys, add_to_collection, control_dependencies, get_collection, get_default_graph, name_scope
+from graphrt.core.graph import (
+    GraphKeys,
+    add_to_collection,
+    control_dependencies,
+    get_collection,
+    get_default_graph,
+    name_scope,
+)
 from graphrt.core.tensor import Tensor
 from graphrt.nn_activation import relu
-from graphrt.nn_cross_entropy import (sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits_v2,
-                                      sparse_softmax_cross_entropy_with_logits)
+from graphrt.nn_cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2,
+    sparse_softmax_cross_entropy_with_logits,
+)
 from graphrt.weights_broadcast import assert_broadcastable, broadcast_weights
 
-__all__ = ["Reduction", "absolute_difference", "add_loss", "compute_weighted_loss", "cosine_distance", "get_losses",
-           "get_regularization_loss", "get_regularization_losses", "get_total_loss", "hinge_loss", "huber_loss", "log_loss",
-           "mean_pairwise_squared_error", "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy",
-           "sparse_softmax_cross_entropy"]
+__all__ = [
+    "Reduction",
+    "absolute_difference",
+    "add_loss",
+    "compute_weighted_loss",
+    "cosine_distance",
+    "get_losses",
+    "get_regularization_loss",
+    "get_regularization_losses",
+    "get_total_loss",
+    "hinge_loss",
+    "huber_loss",
+    "log_loss",
+    "mean_pairwise_squared_error",
+    "mean_squared_error",
+    "sigmoid_cross_entropy",
+    "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]
 
 
 class Reduction:
-    """How the losses of elements become one: not at all, their weighted sum, or that over the number of elements, the sum of
-    weights, or the number of weights that are not 0 (the default)."""
+    """How the losses of elements become one: not at all, their weighted sum, or that over the number of
+    elements, the sum of weights, or the number of weights that are not 0 (the default)."""
 
     NONE = "none"
     SUM = "weighted_sum"
@@ -40,7 +66,14 @@ class Reduction:
 
     @classmethod
     def all(cls) -> tuple[str, ...]:
-        return (cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, cls.SUM_OVER_NONZERO_WEIGHTS, cls.SUM_BY_NONZERO_WEIGHTS)
+        return (
+            cls.NONE,
+            cls.SUM,
+            cls.MEAN,
+            cls.SUM_OVER_BATCH_SIZE,
+            cls.SUM_OVER_NONZERO_WEIGHTS,
+            cls.SUM_BY_NONZERO_WEIGHTS,
+        )
 
     @classmethod
     def validate(cls, key: str) -> None:
@@ -59,7 +92,9 @@ def _number_present(losses: Tensor, weights: Any, per_batch: bool = False) -> Te
         return _number_of(losses)
     with name_scope(None, "num_present", [losses, weights]) as scope:
         weights = math_api.cast(weights, float32)
-        present = array_api.where(math_api.equal(weights, 0.0), array_api.zeros_like(weights), array_api.ones_like(weights))
+        present = array_api.where(
+            math_api.equal(weights, 0.0), array_api.zeros_like(weights), array_api.ones_like(weights)
+        )
         present = broadcast_weights(present, losses)
         if per_batch:
             axes = math_api.range(1, array_api.rank(present))
@@ -77,8 +112,13 @@ def _safe_mean(losses: Tensor, count: Tensor) -> Tensor:
     return math_api.div_no_nan(math_api.reduce_sum(losses), count, name="value")
 
 
-def compute_weighted_loss(losses: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES,
-                          reduction: str = _BY_NONZERO) -> Tensor:
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
     """`losses` times `weights`, reduced.
 
     Args:
@@ -124,8 +164,14 @@ def _float_pair(predictions: Any, labels: Any) -> tuple[Tensor, Tensor]:
     return predictions, labels
 
 
-def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
-                        loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO) -> Tensor:
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
     """|predictions - labels|, weighted and reduced: see compute_weighted_loss."""
     _need(labels=labels, predictions=predictions)
     with name_scope(scope, "absolute_difference", [predictions, labels, weights]) as scope:
@@ -134,9 +180,18 @@ def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0, scope
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def cosine_distance(labels: Any, predictions: Any, axis: int | None = None, weights: Any = 1.0, scope: str | None = None,
-                    loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO, dim: int | None = None) -> Tensor:
-    """1 - sum(predictions * labels) over `axis`, for unit vectors; weighted and reduced. `dim` is axis' older name."""
+def cosine_distance(
+    labels: Any,
+    predictions: Any,
+    axis: int | None = None,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+    dim: int | None = None,
+) -> Tensor:
+    """1 - sum(predictions * labels) over `axis`, for unit vectors; weighted and reduced. `dim` is axis' older
+    name."""
     axis = renamed("axis", axis, "dim", dim)
     if axis is None:
         raise ValueError("You must specify argument `axis`.")
@@ -147,8 +202,14 @@ def cosine_distance(labels: Any, predictions: Any, axis: int | None = None, weig
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES,
-               reduction: str = _BY_NONZERO) -> Tensor:
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
     """max(0, 1 - logits) where labels are 1, max(0, 1 + logits) where they are 0; weighted and reduced."""
     _need(labels=labels, logits=logits)
     with name_scope(scope, "hinge_loss", [logits, labels, weights]) as scope:
@@ -159,8 +220,15 @@ def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0, scope: str | None =
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def huber_loss(labels: Any, predictions: Any, weights: Any = 1.0, delta: float = 1.0, scope: str | None = None,
-               loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO) -> Tensor:
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: float = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
     """error ** 2 / 2 up to an error of `delta`, linear from there; weighted and reduced."""
     _need(labels=labels, predictions=predictions)
     with name_scope(scope, "huber_loss", [predictions, labels, weights]) as scope:
@@ -169,14 +237,23 @@ def huber_loss(labels: Any, predictions: Any, weights: Any = 1.0, delta: float =
         quadratic = math_api.minimum(error, delta)
         linear = math_api.subtract(error, quadratic)
         half = convert_to_tensor(0.5, dtype=quadratic.dtype)
-        losses = math_api.add(math_api.multiply(half, math_api.multiply(quadratic, quadratic)), math_api.multiply(delta, linear))
+        losses = math_api.add(
+            math_api.multiply(half, math_api.multiply(quadratic, quadratic)), math_api.multiply(delta, linear)
+        )
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def log_loss(labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float = 1e-7, scope: str | None = None,
-             loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO) -> Tensor:
-    """-labels * log(predictions + epsilon) - (1 - labels) * log(1 - predictions + epsilon), for probabilities; weighted and
-    reduced."""
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
+    """-labels * log(predictions + epsilon) - (1 - labels) * log(1 - predictions + epsilon), for
+    probabilities; weighted and reduced."""
     _need(labels=labels, predictions=predictions)
     with name_scope(scope, "log_loss", [predictions, labels, weights]) as scope:
         predictions, labels = _float_pair(predictions, labels)
@@ -185,8 +262,13 @@ def log_loss(labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float =
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def mean_pairwise_squared_error(labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
-                                loss_collection: str | None = _LOSSES) -> Tensor:
+def mean_pairwise_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+) -> Tensor:
     """The mean, over pairs of elements of one example, of the squared error of their difference.
 
     Args:
@@ -209,13 +291,21 @@ def _pairwise(diffs: Tensor, weights: Tensor) -> Tensor:
     n = _number_present(diffs, weights, per_batch=True)
     first = 2.0 * math_api.div_no_nan(squares, math_api.maximum(n - 1, 0), name="value")
     total = math_api.reduce_sum(diffs, axis=axes, keepdims=True)
-    second = 2.0 * math_api.div_no_nan(math_api.square(total), math_api.maximum(math_api.multiply(n, n - 1), 0), name="value")
+    second = 2.0 * math_api.div_no_nan(
+        math_api.square(total), math_api.maximum(math_api.multiply(n, n - 1), 0), name="value"
+    )
     loss = math_api.reduce_sum(math_api.multiply(first - second, weights))
     return array_api.where(math_api.reduce_sum(n) > 0, loss, array_api.zeros_like(loss), name="value")
 
 
-def mean_squared_error(labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
-                       loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO) -> Tensor:
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
     """(predictions - labels) ** 2, weighted and reduced: see compute_weighted_loss."""
     _need(labels=labels, predictions=predictions)
     with name_scope(scope, "mean_squared_error", [predictions, labels, weights]) as scope:
@@ -224,8 +314,15 @@ def mean_squared_error(labels: Any, predictions: Any, weights: Any = 1.0, scope:
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def sigmoid_cross_entropy(multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0,
-                          scope: str | None = None, loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO) -> Tensor:
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
     """nn.sigmoid_cross_entropy_with_logits, weighted and reduced.
 
     Args:
@@ -242,8 +339,15 @@ def sigmoid_cross_entropy(multi_class_labels: Any, logits: Any, weights: Any = 1
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def softmax_cross_entropy(onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, scope: str | None = None,
-                          loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO) -> Tensor:
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
     """nn.softmax_cross_entropy_with_logits_v2 without a gradient to the labels, weighted and reduced.
 
     Args:
@@ -264,9 +368,16 @@ def softmax_cross_entropy(onehot_labels: Any, logits: Any, weights: Any = 1.0, l
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction=reduction)
 
 
-def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
-                                 loss_collection: str | None = _LOSSES, reduction: str = _BY_NONZERO) -> Tensor:
-    """nn.sparse_softmax_cross_entropy_with_logits, weighted and reduced; a last axis of size 1 of labels or weights is dropped."""
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _BY_NONZERO,
+) -> Tensor:
+    """nn.sparse_softmax_cross_entropy_with_logits, weighted and reduced; a last axis of size 1 of labels or
+    weights is dropped."""
     _need(labels=labels, logits=logits)
     with name_scope(scope, "sparse_softmax_cross_entropy_loss", [logits, labels, weights]) as scope:
         labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
@@ -309,7 +420,9 @@ def get_regularization_loss(scope: str | None = None, name: str = "total_regular
     return math_api.add_n(losses, name=name) if losses else array_api.constant(0.0)
 
 
-def get_total_loss(add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None) -> Tensor:
+def get_total_loss(
+    add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
+) -> Tensor:
     """The sum of the losses collected so far, regularization's too.
 
     Raises:

@@ -15,7 +15,7 @@ from graphrt.core.graph import name_scope
 from graphrt.core.registry import OPS
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 from graphrt.ops import operators
-from graphrt.ops.operators import TRUE_DIVISION, div, floordiv, logical_xor, mod, truediv
+from graphrt.ops.operators import TRUE_DIVISION, div, floordiv, logical_xor, truediv
 
 
 def unary(name: str, op_name: str, what: str) -> Callable[..., Any]:
@@ -358,7 +358,8 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         if source.is_complex:
             return cast(value, target, scope)
         low, high = _common_range(source, target.real_dtype)
-        value = raw.ClipByValue(value, np.array(low, source.np), np.array(high, source.np), name="clamp")
+        ends = [raw.Const(value=np.array(end, source.np), dtype=source) for end in (low, high)]
+        value = raw.ClipByValue(value, *ends, name="clamp")
         return cast(value, target, scope)
 
 
@@ -401,6 +402,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     return raw.Bitcast(input, type=as_dtype(type), name=name)
 
 
+mod = floormod
 # Names before TF 1.0.
 mul, sub, neg = multiply, subtract, negative
 

@@ -16,6 +16,7 @@ from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 from graphrt.math_elementwise import cast, conj
 from graphrt.math_reduce import reduce_prod, reduce_sum
+from graphrt.ops.array_nodes import rank_of, shape_of
 from graphrt.ops.einsum import ELLIPSIS, parse_equation
 from graphrt.ranges import range as range_
 
@@ -111,17 +112,16 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     with name_scope(name, "Tensordot", [a, b, axes]) as scope:
         a, b = convert_to_tensor(a, name="a"), convert_to_tensor(b, name="b")
         a_axes, b_axes = _paired_axes(a, axes)
-        left, a_free = _as_matrix(a, a_axes, False)
-        right, b_free = _as_matrix(b, b_axes, True)
+        left, a_free, a_static = _as_matrix(a, a_axes, False)
+        right, b_free, b_static = _as_matrix(b, b_axes, True)
         made = matmul(left, right)
         if isinstance(a_free, list) and isinstance(b_free, list):
-            if None not in a_free and None not in b_free:
-                shape: Any = a_free + b_free
-                return made if made.shape.sizes == tuple(shape) else raw.Reshape(made, np.array(shape, np.int32), name=scope)
-        shapes = [_free_sizes(t, at, free) for t, at, free in ((a, a_axes, a_free), (b, b_axes, b_free))]
-        made = raw.Reshape(made, raw.ConcatV2(shapes, 0), name=scope)
-        if isinstance(a_free, list) and isinstance(b_free, list):
-            made.set_shape(a_free + b_free)
+            shape = a_free + b_free
+            return made if made.shape.sizes == tuple(shape) else raw.Reshape(made, np.array(shape, np.int32), name=scope)
+        free = [convert_to_tensor(f, dtype=int32) for f in (a_free, b_free)]
+        made = raw.Reshape(made, raw.ConcatV2(free, 0, name="concat"), name=scope)
+        if a_static is not None and b_static is not None:
+            made.set_shape(a_static + b_static)
         return made
 
 
@@ -149,48 +149,39 @@ def _paired_axes(a: Tensor, axes: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def _as_matrix(x: Tensor, axes: Any, axes_first: bool) -> tuple[Tensor, Any]:
-    """`x` as a matrix of its free axes by `axes` (or the other way round), and the sizes of the free axes: a list, with None
-    for unknown ones, or a tensor."""
+def _as_matrix(x: Tensor, axes: Any, axes_first: bool) -> tuple[Tensor, Any, list[int | None] | None]:
+    """`x` as a matrix of its free axes by `axes` (or the other way round); the sizes of the free axes, as a list or a tensor;
+    and what is known of them."""
     sizes = x.shape.sizes
+    static = None
     if sizes is not None and isinstance(axes, list):
         rank = len(sizes)
         for axis in axes:
             if not -rank <= axis < rank:
                 raise ValueError(f"tensordot: axis {axis} is outside [{-rank}, {rank}) of a tensor of shape {x.shape}")
         axes = [axis % rank for axis in axes]
-        free = [i for i in range(rank) if i not in axes]
-        order = axes + free if axes_first else free + axes
-        if order != [*range(rank)]:
-            x = raw.Transpose(x, np.array(order, np.int32))
-        rows, columns = (axes, free) if axes_first else (free, axes)
-        free_sizes = [sizes[i] for i in free]
+        free: Any = [i for i in range(rank) if i not in axes]
+        static = [sizes[i] for i in free]
         if None not in sizes:
-            target = (prod(sizes[i] for i in rows), prod(sizes[i] for i in columns))
-            return (x if x.shape.sizes == target else raw.Reshape(x, np.array(target, np.int32))), free_sizes
-        shape = raw.Shape(x)
-        n = len(rows)
-        parts = [reduce_prod(raw.StridedSlice(shape, [begin], [end], [1])) for begin, end in ((0, n), (n, rank))]
-        return raw.Reshape(x, raw.Pack(parts)), free_sizes
-    shape, rank_ = raw.Shape(x), raw.Rank(x)
-    axes = convert_to_tensor(axes, dtype=int32, name="axes")
-    axes = raw.Reshape(axes, [-1])
-    axes = raw.SelectV2(axes >= 0, axes, axes + rank_)
-    free_ = raw.ListDiff(range_(rank_), axes)[0]
-    free_sizes_, summed = raw.GatherV2(shape, free_, 0), raw.GatherV2(shape, axes, 0)
-    order_ = raw.ConcatV2([axes, free_] if axes_first else [free_, axes], 0)
-    parts = [reduce_prod(summed), reduce_prod(free_sizes_)] if axes_first else [reduce_prod(free_sizes_), reduce_prod(summed)]
-    return raw.Reshape(raw.Transpose(x, order_), raw.Pack(parts)), free_sizes_
-
-
-def _free_sizes(x: Tensor, axes: Any, free: Any) -> Tensor:
-    if isinstance(free, Tensor):
-        return free
-    if None not in free:
-        return convert_to_tensor(np.array(free, np.int32))
-    rank = x.shape.rank
-    kept = [i for i in range(rank) if i not in {axis % rank for axis in axes}]  # type: ignore[arg-type]
-    return raw.GatherV2(raw.Shape(x), np.array(kept, np.int32), 0)
+            order = axes + free if axes_first else free + axes
+            rows, columns = (axes, free) if axes_first else (free, axes)
+            target = (prod(sizes[i] for i in rows), prod(sizes[i] for i in columns))  # type: ignore[misc]
+            if order != [*range(rank)]:
+                x = raw.Transpose(x, np.array(order, np.int32), name="transpose")
+            return (x if x.shape.sizes == target else raw.Reshape(x, np.array(target, np.int32))), static, static
+        axes = convert_to_tensor(np.array(axes, np.int32), name="axes")
+        free = convert_to_tensor(np.array(free, np.int32), name="free")
+        shape = shape_of(x)
+    else:
+        shape, whole = shape_of(x), rank_of(x)
+        axes = convert_to_tensor(axes, dtype=int32, name="axes")
+        axes = raw.Select(raw.GreaterEqual(axes, 0), axes, axes + whole)
+        free = raw.ListDiff(range_(whole), axes)[0]
+    free_sizes, summed = raw.GatherV2(shape, free, 0), raw.GatherV2(shape, axes, 0)
+    n, m = reduce_prod(free_sizes), reduce_prod(summed)
+    order_ = raw.ConcatV2([axes, free] if axes_first else [free, axes], 0, name="concat")
+    target_ = raw.Pack([m, n] if axes_first else [n, m], name="stack")
+    return raw.Reshape(raw.Transpose(x, order_, name="transpose"), target_), free_sizes, static
 
 
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:

@@ -16,7 +16,8 @@ from graphrt.core.registry import OPS
 from graphrt.core.shapes import TensorShape, as_shape
 from graphrt.core.tensor import IndexedSlices, Tensor
 from graphrt.math_elementwise import cast
-from graphrt.ranges import range as range_
+from graphrt.ops.array_nodes import ones_of, rank_of, shape_of, size_of
+from graphrt.ops.reductions import all_axes
 
 
 def renamed(old_name: str, old: Any, new_name: str, new: Any) -> Any:
@@ -26,22 +27,6 @@ def renamed(old_name: str, old: Any, new_name: str, new: Any) -> Any:
     if new is not None:
         raise ValueError(f"Cannot specify both '{new_name}' and '{old_name}': they are one argument's two names")
     return old
-
-
-def all_axes(x: Any) -> Any:
-    """The axes of `x` as a tensor: a constant where its rank is known and above 0."""
-    rank = getattr(getattr(x, "shape", None), "rank", None)
-    if rank is None and isinstance(x, np.ndarray):
-        rank = x.ndim
-    if rank:
-        return raw.Const(value=np.arange(rank, dtype=np.int32), dtype=int32)
-    return range_(0, _rank(x))
-
-
-def _rank(x: Any) -> Tensor:
-    x = convert_to_tensor(x, name="input")
-    rank = x.shape.rank
-    return raw.Rank(x) if rank is None else raw.Const(value=np.array(rank, np.int32), dtype=int32, name="Rank")
 
 
 def _reduction(name: str, op_name: str, what: str) -> Callable[..., Tensor]:
@@ -64,7 +49,11 @@ def _reduction(name: str, op_name: str, what: str) -> Callable[..., Tensor]:
 
 
 def _reduce(op_def: Any, x: Any, axis: Any, keepdims: bool, name: str | None) -> Tensor:
-    made = op_def(x, all_axes(x) if axis is None else axis, keep_dims=keepdims, name=name)
+    if axis is None:
+        x = convert_to_tensor(x, name="input")
+        made = op_def(x, all_axes(x), keep_dims=keepdims, name=name)
+    else:
+        made = op_def(x, axis, keep_dims=keepdims, name=name)
     if axis is None and not keepdims and not made.shape.is_fully_defined():
         made.set_shape(())
     return made
@@ -288,11 +277,11 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
 def _segment_totals(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Tensor, Tensor]:
     """The sum of each id's rows, and how many there are (at least 1), of a shape that divides it."""
     data, segment_ids, n = convert_to_tensor(data), convert_to_tensor(segment_ids), convert_to_tensor(num_segments)
-    ones = raw.Fill(raw.Shape(segment_ids), np.array(1, data.dtype.np))
-    count = raw.UnsortedSegmentSum(ones, segment_ids, n)
-    rest = raw.Fill(raw.ExpandDims(raw.Rank(data) - raw.Rank(segment_ids), 0), np.array(1, n.dtype.np))
-    count = raw.Reshape(count, raw.ConcatV2([raw.ExpandDims(n, 0), rest], 0))
-    return raw.UnsortedSegmentSum(data, segment_ids, n), raw.Maximum(count, np.array(1, data.dtype.np))
+    count = raw.UnsortedSegmentSum(ones_of(shape_of(segment_ids), data.dtype.base_dtype), segment_ids, n)
+    first = n[None]
+    rest = ones_of(raw.Pack([rank_of(data) - rank_of(segment_ids)], name="ones_1/packed"), n.dtype.base_dtype)
+    count = raw.Maximum(raw.Reshape(count, raw.ConcatV2([first, rest], 0, name="concat")), np.array(1, data.dtype.np))
+    return raw.UnsortedSegmentSum(data, segment_ids, n), count
 
 
 def _sparse_segment(name: str, op_name: str, what: str) -> Callable[..., Tensor]:
@@ -330,17 +319,18 @@ def bincount(arr: Any, weights: Any = None, minlength: Any = None, maxlength: An
         if not arr.dtype.is_integer:
             arr = cast(arr, int32)
         kind = arr.dtype.base_dtype
-        is_filled = raw.Size(arr) > 0
+        is_filled = raw.Greater(size_of(arr), 0)
         size = cast(is_filled, kind) * (reduce_max(arr) + 1)
         if minlength is not None:
             size = raw.Maximum(convert_to_tensor(minlength, name="minlength", dtype=kind), size)
         if maxlength is not None:
             size = raw.Minimum(convert_to_tensor(maxlength, name="maxlength", dtype=kind), size)
+        if weights is not None:
+            weights = raw.Reshape(convert_to_tensor(weights, name="weights"), [-1])
+        arr = raw.Reshape(arr, [-1])
         if weights is None:
             weights = raw.Const(value=np.zeros(0, as_dtype(dtype).np), dtype=as_dtype(dtype))
-        else:
-            weights = raw.Reshape(convert_to_tensor(weights, name="weights"), [-1])
-        return raw.DenseBincount(raw.Reshape(arr, [-1]), size, weights)
+        return raw.DenseBincount(arr, size, weights)
 
 
 def histogram_fixed_width(values: Any, value_range: Any, nbins: Any = 100, dtype: Any = int32, name: str | None = None) -> Tensor:

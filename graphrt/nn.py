@@ -1,8 +1,8 @@
 """tf.nn: what neural networks are built of.
 
-Each name is in the module of its topic: nn_activation, nn_conv (convolutions), nn_pool
-(pooling, fused normalization), nn_cross_entropy,
-nn_statistics (moments, normalization), nn_embedding, nn_sampling, nn_topk, nn_ctc.
+Each name is in the module of its topic: nn_activation, nn_conv (convolutions), nn_pool (pooling, fused
+normalization), nn_cross_entropy, nn_statistics (moments, normalization), nn_embedding, nn_sampling, nn_topk,
+nn_ctc.
 """
 
 from graphrt.nn_activation import *  # noqa: F403
@@ -10,10 +10,8 @@ from graphrt.nn_conv import *  # noqa: F403
 from graphrt.nn_cross_entropy import *  # noqa: F403
 from graphrt.nn_ctc import *  # noqa: F403
 from graphrt.nn_embedding import *  # noqa: F403
-from graphrt.nn_pool import *  # noqa: F403
-from graphrt.nn_pool import *  # noqa: F403
+from graphrt.nn_pool import *  # noqa: F403  # noqa: F403
 from graphrt.nn_sampling import *  # noqa: F403
-from graphrt.nn_space_to_batch import *  # noqa: F403
-from graphrt.nn_space_to_batch import *  # noqa: F403
+from graphrt.nn_space_to_batch import *  # noqa: F403  # noqa: F403
 from graphrt.nn_statistics import *  # noqa: F403
 from graphrt.nn_topk import *  # noqa: F403

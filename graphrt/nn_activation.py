@@ -18,8 +18,28 @@ from graphrt.core.graph import name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
 
-__all__ = ["bias_add", "crelu", "dropout", "elu", "gelu", "l2_loss", "leaky_relu", "log_softmax", "relu", "relu6", "relu_layer", "selu",
-           "sigmoid", "silu", "softmax", "softplus", "softsign", "swish", "tanh", "xw_plus_b"]
+__all__ = [
+    "bias_add",
+    "crelu",
+    "dropout",
+    "elu",
+    "gelu",
+    "l2_loss",
+    "leaky_relu",
+    "log_softmax",
+    "relu",
+    "relu6",
+    "relu_layer",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "softsign",
+    "swish",
+    "tanh",
+    "xw_plus_b",
+]
 
 sigmoid, tanh = math_api.sigmoid, math_api.tanh
 
@@ -41,7 +61,9 @@ def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Tens
         features = convert_to_tensor(features, name="features")
         if features.dtype.is_integer:
             features = math_api.cast(features, float32)
-        return raw.LeakyRelu(features, alpha=alpha.item() if isinstance(alpha, np.ndarray) else alpha, name=name)
+        return raw.LeakyRelu(
+            features, alpha=alpha.item() if isinstance(alpha, np.ndarray) else alpha, name=name
+        )
 
 
 def elu(features: Any, name: str | None = None) -> Tensor:
@@ -50,7 +72,8 @@ def elu(features: Any, name: str | None = None) -> Tensor:
 
 
 def selu(features: Any, name: str | None = None) -> Tensor:
-    """Elu scaled so that mean 0 and variance 1 stay; weights begin as LeCun's normal initializer makes them."""
+    """Elu scaled so that mean 0 and variance 1 stay; weights begin as LeCun's normal initializer makes
+    them."""
     return raw.Selu(features, name=name)
 
 
@@ -86,7 +109,9 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
     with name_scope(name, "Gelu", [features]):
         features = convert_to_tensor(features, name="features")
         if not features.dtype.is_floating:
-            raise ValueError(f"gelu takes a floating point tensor, and features is {features.dtype.base_dtype.name}")
+            raise ValueError(
+                f"gelu takes a floating point tensor, and features is {features.dtype.base_dtype.name}"
+            )
         if approximate:
             cubic = math_api.cast(0.044715, features.dtype) * math_api.pow(features, 3)
             return 0.5 * features * (1.0 + tanh(0.7978845608028654 * (features + cubic)))
@@ -106,10 +131,16 @@ def _on_last_axis(logits: Any, op: Any, axis: Any, name: str | None) -> Tensor:
         return op(logits, name=name)
     known = axis if not isinstance(axis, Tensor) else constant_value(axis)
     if shape.rank is None:
-        raise ValueError(f"{op.name} over axis {axis} needs logits of known rank; over -1, the last axis, it does not")
+        raise ValueError(
+            f"{op.name} over axis {axis} needs logits of known rank; over -1, the last axis, it does not"
+        )
     if known is not None and not -shape.rank <= known < shape.rank:
-        raise InvalidArgumentError(None, None, f"`dim` must be in the range [{-shape.rank}, {shape.rank}) where {shape.rank} is the number "
-                                   f"of dimensions in the input. Received: dim={known}")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"`dim` must be in the range [{-shape.rank}, {shape.rank}) where {shape.rank} is the number "
+            f"of dimensions in the input. Received: dim={known}",
+        )
     rank = array_api.rank(logits)
     if isinstance(axis, Tensor):
         axis = array_api.where(math_api.less(axis, 0), axis + rank, axis)
@@ -165,7 +196,10 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
             elif data_format.startswith("N") and data_format.endswith("C"):
                 data_format = "NHWC"
             else:
-                raise ValueError(f"`data_format` must be of the form `N...C` or `NC...`. Received: data_format={data_format}")
+                raise ValueError(
+                    "`data_format` must be of the form `N...C` or `NC...`. Received: "
+                    f"data_format={data_format}"
+                )
         value = convert_to_tensor(value, name="input")
         bias = convert_to_tensor(bias, dtype=value.dtype, name="bias")
         return raw.BiasAdd(value, bias, data_format=data_format, name=name)
@@ -186,12 +220,23 @@ def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Te
 
 
 def _layer(x: Any, weights: Any, biases: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return convert_to_tensor(x, name="x"), convert_to_tensor(weights, name="weights"), convert_to_tensor(biases, name="biases")
+    return (
+        convert_to_tensor(x, name="x"),
+        convert_to_tensor(weights, name="weights"),
+        convert_to_tensor(biases, name="biases"),
+    )
 
 
-def dropout(x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | None = None, name: str | None = None,
-            rate: Any = None) -> Tensor:
-    """`x` with a share `rate` of its elements set to 0, chosen at random, and the others scaled by 1 / (1 - rate).
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Tensor:
+    """`x` with a share `rate` of its elements set to 0, chosen at random, and the others scaled by 1 / (1 -
+    rate).
 
     Args:
       x: floating point tensor.
@@ -204,7 +249,9 @@ def dropout(x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | 
     try:
         from_keep_prob = 1.0 - keep_prob if keep_prob is not None else None
     except TypeError:
-        raise ValueError(f"`keep_prob` must be a floating point number or Tensor. Received: keep_prob={keep_prob}") from None
+        raise ValueError(
+            f"`keep_prob` must be a floating point number or Tensor. Received: keep_prob={keep_prob}"
+        ) from None
     rate = renamed("rate", rate, "keep_prob", from_keep_prob)
     if rate is None:
         raise ValueError(f"`rate` must be provided. Received: rate={rate}")
@@ -215,11 +262,16 @@ def _dropout(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | 
     with name_scope(name, "dropout", [x]):
         is_number = isinstance(rate, Real)
         if is_number and not 0 <= rate < 1:
-            raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={rate}")
+            raise ValueError(
+                f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={rate}"
+            )
         x = convert_to_tensor(x, name="x")
         dtype = x.dtype.base_dtype
         if not dtype.is_floating:
-            raise ValueError(f"`x.dtype` must be a floating point tensor as `x` will be scaled. Received: x_dtype={dtype.name}")
+            raise ValueError(
+                "`x.dtype` must be a floating point tensor as `x` will be scaled. Received: "
+                f"x_dtype={dtype.name}"
+            )
         if is_number and rate == 0:
             # The seeds of later random ops are those they would have with a rate above 0.
             random_api.get_seed(seed)
@@ -229,8 +281,10 @@ def _dropout(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | 
         elif is_tensor(rate):
             rate.shape.assert_has_rank(0)
             if rate.dtype.base_dtype is not dtype:
-                raise ValueError(f"`x.dtype` must be compatible with `rate.dtype`. Received: x.dtype={dtype.name} and "
-                                 f"rate.dtype={rate.dtype.base_dtype.name}: tf.cast(rate, x.dtype) converts it")
+                raise ValueError(
+                    f"`x.dtype` must be compatible with `rate.dtype`. Received: x.dtype={dtype.name} and "
+                    f"rate.dtype={rate.dtype.base_dtype.name}: tf.cast(rate, x.dtype) converts it"
+                )
             kept = raw.RealDiv(x, raw.Sub(array_api.constant(1, dtype=dtype), rate))
         else:
             raise ValueError(f"`rate` must be a scalar or scalar tensor. Received: rate={rate}")

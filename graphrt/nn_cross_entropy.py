@@ -15,14 +15,23 @@ from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
 from graphrt.nn_activation import relu
 
-__all__ = ["log_poisson_loss", "sigmoid_cross_entropy_with_logits", "softmax_cross_entropy_with_logits",
-           "softmax_cross_entropy_with_logits_v2", "sparse_softmax_cross_entropy_with_logits", "weighted_cross_entropy_with_logits"]
+__all__ = [
+    "log_poisson_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "sparse_softmax_cross_entropy_with_logits",
+    "weighted_cross_entropy_with_logits",
+]
 
 
 def _need_both(name: str, labels: Any, logits: Any) -> None:
     if labels is None or logits is None:
-        raise ValueError(f"Both `labels` and `logits` must be provided for {name}. Received: labels={labels} and logits={logits}. Pass "
-                         "them by name")
+        raise ValueError(
+            f"Both `labels` and `logits` must be provided for {name}. Received: labels={labels} and "
+            f"logits={logits}. Pass "
+            "them by name"
+        )
 
 
 def _converted(labels: Any, logits: Any) -> tuple[Tensor, Tensor]:
@@ -30,12 +39,17 @@ def _converted(labels: Any, logits: Any) -> tuple[Tensor, Tensor]:
     logits = convert_to_tensor(logits, name="logits")
     labels = convert_to_tensor(labels, name="labels")
     if not labels.shape.is_compatible_with(logits.shape):
-        raise ValueError(f"`logits` and `labels` must have the same shape, received ({logits.shape} vs {labels.shape}).")
+        raise ValueError(
+            f"`logits` and `labels` must have the same shape, received ({logits.shape} vs {labels.shape})."
+        )
     return labels, logits
 
 
-def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
-    """Cross entropy of sigmoid(logits) with `labels`, an element at a time: for classes that do not exclude each other.
+def sigmoid_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    """Cross entropy of sigmoid(logits) with `labels`, an element at a time: for classes that do not exclude
+    each other.
 
     Args:
       labels, logits: floating point tensors of one shape and dtype; labels between 0 and 1.
@@ -53,9 +67,15 @@ def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, na
         return math_api.add(positive - logits * labels, math_api.log1p(math_api.exp(negative)), name=name)
 
 
-def weighted_cross_entropy_with_logits(labels: Any = None, logits: Any = None, pos_weight: Any = None, name: str | None = None,
-                                       targets: Any = None) -> Tensor:
-    """sigmoid_cross_entropy_with_logits with positive labels' part multiplied by `pos_weight`. `targets` is labels' older name.
+def weighted_cross_entropy_with_logits(
+    labels: Any = None,
+    logits: Any = None,
+    pos_weight: Any = None,
+    name: str | None = None,
+    targets: Any = None,
+) -> Tensor:
+    """sigmoid_cross_entropy_with_logits with positive labels' part multiplied by `pos_weight`. `targets` is
+    labels' older name.
 
     Raises:
       ValueError: shapes differ.
@@ -65,11 +85,16 @@ def weighted_cross_entropy_with_logits(labels: Any = None, logits: Any = None, p
     with name_scope(name, "logistic_loss", [logits, labels]) as name:
         labels, logits = _converted(labels, logits)
         weight = 1 + (pos_weight - 1) * labels
-        return math_api.add((1 - labels) * logits,
-                            weight * (math_api.log1p(math_api.exp(-math_api.abs(logits))) + relu(-logits)), name=name)
+        return math_api.add(
+            (1 - labels) * logits,
+            weight * (math_api.log1p(math_api.exp(-math_api.abs(logits))) + relu(-logits)),
+            name=name,
+        )
 
 
-def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
+def log_poisson_loss(
+    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
+) -> Tensor:
     """exp(log_input) - log_input * targets: minus the log-likelihood of counts, but for a constant.
 
     Args:
@@ -81,7 +106,10 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
         log_input = convert_to_tensor(log_input, name="log_input")
         targets = convert_to_tensor(targets, name="targets")
         if not targets.shape.is_compatible_with(log_input.shape):
-            raise ValueError(f"`log_input` and `targets` must have the same shape, received ({log_input.shape} vs {targets.shape}).")
+            raise ValueError(
+                f"`log_input` and `targets` must have the same shape, received ({log_input.shape} vs "
+                f"{targets.shape})."
+            )
         loss = math_api.exp(log_input) - log_input * targets
         if compute_full_loss:
             half = array_api.constant(0.5, dtype=targets.dtype)
@@ -94,8 +122,9 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
         return loss
 
 
-def softmax_cross_entropy_with_logits(labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None,
-                                      axis: int | None = None) -> Tensor:
+def softmax_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None, axis: int | None = None
+) -> Tensor:
     """softmax_cross_entropy_with_logits_v2 with no gradient to the labels."""
     dim = renamed("axis", axis, "dim", None if dim == -1 else dim)
     _need_both("softmax_cross_entropy_with_logits", labels, logits)
@@ -104,9 +133,11 @@ def softmax_cross_entropy_with_logits(labels: Any = None, logits: Any = None, di
     return softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, axis=dim, name=name)
 
 
-def softmax_cross_entropy_with_logits_v2(labels: Any, logits: Any, axis: int | None = None, name: str | None = None,
-                                         dim: int | None = None) -> Tensor:
-    """Cross entropy of softmax(logits) with the distributions `labels`, over `axis` (the last one by default).
+def softmax_cross_entropy_with_logits_v2(
+    labels: Any, logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Tensor:
+    """Cross entropy of softmax(logits) with the distributions `labels`, over `axis` (the last one by
+    default).
 
     Args:
       labels, logits: floating point tensors of one shape; each row of labels sums to 1.
@@ -155,7 +186,9 @@ def _rows(x: Tensor) -> Tensor:
     return made
 
 
-def sparse_softmax_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
+def sparse_softmax_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
     """Cross entropy of softmax(logits) with one class a row.
 
     Args:
@@ -179,11 +212,15 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any = None, logits: Any = N
         if rank == 2:
             cost, _ = raw.SparseSoftmaxCrossEntropyWithLogits(precise, labels, name=name)
             return math_api.cast(cost, float16) if is_half else cost
-        same = [] if is_known else [checks.assert_equal(array_api.shape(labels), array_api.shape(logits)[:-1])]
+        same = (
+            [] if is_known else [checks.assert_equal(array_api.shape(labels), array_api.shape(logits)[:-1])]
+        )
         with control_dependencies(same):
             classes = array_api.shape(logits)[array_api.rank(logits) - 1]
             precise = array_api.reshape(precise, [-1, classes])
-            cost, _ = raw.SparseSoftmaxCrossEntropyWithLogits(precise, array_api.reshape(labels, [-1]), name=name)
+            cost, _ = raw.SparseSoftmaxCrossEntropyWithLogits(
+                precise, array_api.reshape(labels, [-1]), name=name
+            )
             cost = array_api.reshape(cost, labels_shape)
             cost.set_shape(static)
             return math_api.cast(cost, float16) if is_half else cost
@@ -193,8 +230,13 @@ def _check_sparse_shapes(labels: TensorShape, logits: TensorShape, is_known: boo
     if logits.rank == 0:
         raise ValueError("`logits` cannot be a scalar: its last axis are the classes")
     if logits.rank is not None and labels.rank is not None and labels.rank != logits.rank - 1:
-        raise ValueError(f"`labels.shape.rank` must equal `logits.shape.rank - 1`. Received: labels.shape={labels} of rank {labels.rank} "
-                         f"and logits.shape={logits} of rank {logits.rank}")
+        raise ValueError(
+            f"`labels.shape.rank` must equal `logits.shape.rank - 1`. Received: labels.shape={labels} of "
+            f"rank {labels.rank} "
+            f"and logits.shape={logits} of rank {logits.rank}"
+        )
     if is_known and labels != logits[:-1]:
-        raise ValueError("`labels.shape` must equal `logits.shape` except for the last dimension. Received: labels.shape="
-                         f"{labels} and logits.shape={logits}")
+        raise ValueError(
+            "`labels.shape` must equal `logits.shape` except for the last dimension. Received: labels.shape="
+            f"{labels} and logits.shape={logits}"
+        )

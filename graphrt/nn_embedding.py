@@ -34,16 +34,22 @@ def _parts(params: Any, what: str = "params") -> list[Any]:
     return list(params)
 
 
-def embedding_lookup(params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, validate_indices: bool = True,
-                     max_norm: float | None = None) -> Tensor:
+def embedding_lookup(
+    params: Any,
+    ids: Any,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    validate_indices: bool = True,
+    max_norm: float | None = None,
+) -> Tensor:
     """Rows of `params` at `ids`.
 
     Args:
       params: a table [rows, ...], or a list of them or a PartitionedVariable: parts of one table, cut as
         `partition_strategy` says.
       ids: int32 or int64 tensor, values in [0, rows).
-      partition_strategy: 'mod': row i is in part i % n. 'div': parts are contiguous, the first ones a row longer where
-        rows do not divide.
+      partition_strategy: 'mod': row i is in part i % n. 'div': parts are contiguous, the first ones a row
+        longer where rows do not divide.
       validate_indices: not used.
       max_norm: scale rows of a larger L2 norm down to it.
     Returns:
@@ -73,7 +79,9 @@ def _from_parts(params: list[Any], ids: Tensor, strategy: str, name: str) -> Ten
     elif strategy == "div":
         part, row = _contiguous(params, flat)
     else:
-        raise ValueError(f"Unrecognized partition strategy: {strategy}. Must be one of either `mod` or `div`.")
+        raise ValueError(
+            f"Unrecognized partition strategy: {strategy}. Must be one of either `mod` or `div`."
+        )
     part = math_api.cast(part, int32)
     rows_of = raw.DynamicPartition(row, part, num_partitions=n)
     places_of = raw.DynamicPartition(places, part, num_partitions=n)
@@ -129,17 +137,24 @@ def _rank(x: Any) -> tuple[Any, bool]:
     return (rank, True) if rank else (array_api.rank(x), False)
 
 
-def embedding_lookup_sparse(params: Any, sp_ids: SparseTensor, sp_weights: SparseTensor | None, partition_strategy: str = "mod",
-                            name: str | None = None, combiner: str | None = None, max_norm: float | None = None,
-                            allow_fast_lookup: bool = False) -> Tensor:
+def embedding_lookup_sparse(
+    params: Any,
+    sp_ids: SparseTensor,
+    sp_weights: SparseTensor | None,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    combiner: str | None = None,
+    max_norm: float | None = None,
+    allow_fast_lookup: bool = False,
+) -> Tensor:
     """For each row of `sp_ids` the weighted sum of the rows of `params` at its ids.
 
     Args:
       params, partition_strategy, max_norm: see embedding_lookup.
       sp_ids: SparseTensor [rows, any] of int ids; every row must have one.
       sp_weights: SparseTensor of the same indices; None is 1 everywhere.
-      combiner: 'sum'; 'mean' (the default), the sum over the sum of weights; 'sqrtn', the sum over the root of
-        the sum of squared weights.
+      combiner: 'sum'; 'mean' (the default), the sum over the sum of weights; 'sqrtn', the sum over the root
+        of the sum of squared weights.
       allow_fast_lookup: do not look up equal ids only once where there are weights.
     Returns:
       Tensor [rows, ...].
@@ -155,22 +170,38 @@ def embedding_lookup_sparse(params: Any, sp_ids: SparseTensor, sp_weights: Spars
     if sp_weights is not None:
         if not isinstance(sp_weights, SparseTensor):
             raise TypeError(f"sp_weights must be either None or SparseTensor, got {type(sp_weights)}")
-        for of_ids, of_weights in ((sp_ids.values, sp_weights.values), (sp_ids.indices, sp_weights.indices),
-                                   (sp_ids.dense_shape, sp_weights.dense_shape)):
+        for of_ids, of_weights in (
+            (sp_ids.values, sp_weights.values),
+            (sp_ids.indices, sp_weights.indices),
+            (sp_ids.dense_shape, sp_weights.dense_shape),
+        ):
             of_ids.shape.assert_is_compatible_with(of_weights.shape)
     with name_scope(name, "embedding_lookup_sparse", [*params, sp_ids]) as name:
         rows, ids = convert_to_tensor(sp_ids.indices[:, 0], name="segment_ids"), sp_ids.values
-        embeddings, places, is_direct = _looked_up(params, rows, ids, sp_weights, partition_strategy, max_norm, allow_fast_lookup)
+        embeddings, places, is_direct = _looked_up(
+            params, rows, ids, sp_weights, partition_strategy, max_norm, allow_fast_lookup
+        )
         if sp_weights is not None:
             return _weighted(embeddings, places, rows, sp_weights.values, combiner, name)
         if rows.dtype.base_dtype not in (int32, int64):
             rows = math_api.cast(rows, int32)
-        combine = {"sum": raw.SparseSegmentSum, "mean": raw.SparseSegmentMean, "sqrtn": raw.SparseSegmentSqrtN}[combiner]
+        combine = {
+            "sum": raw.SparseSegmentSum,
+            "mean": raw.SparseSegmentMean,
+            "sqrtn": raw.SparseSegmentSqrtN,
+        }[combiner]
         return combine(embeddings, places, rows, sparse_gradient=is_direct, name=name)
 
 
-def _looked_up(params: list[Any], rows: Tensor, ids: Tensor, weights: Any, strategy: str, max_norm: float | None,
-               is_fast: bool) -> tuple[Any, Tensor, bool]:
+def _looked_up(
+    params: list[Any],
+    rows: Tensor,
+    ids: Tensor,
+    weights: Any,
+    strategy: str,
+    max_norm: float | None,
+    is_fast: bool,
+) -> tuple[Any, Tensor, bool]:
     """(table, the place in it of each id, whether it is the whole table, whose gradient must be sparse).
 
     One table on the ids' device is used as it is; of others the rows that are needed are fetched, each once.
@@ -183,7 +214,9 @@ def _looked_up(params: list[Any], rows: Tensor, ids: Tensor, weights: Any, strat
     return embedding_lookup(params, ids, partition_strategy=strategy, max_norm=max_norm), places, False
 
 
-def _weighted(embeddings: Any, places: Tensor, rows: Tensor, weights: Tensor, combiner: str, name: str) -> Tensor:
+def _weighted(
+    embeddings: Any, places: Tensor, rows: Tensor, weights: Tensor, combiner: str, name: str
+) -> Tensor:
     if rows.dtype.base_dtype is not int32:
         rows = math_api.cast(rows, int32)
     embeddings = array_api.gather(embeddings, places)
@@ -196,7 +229,9 @@ def _weighted(embeddings: Any, places: Tensor, rows: Tensor, weights: Tensor, co
     others = array_api.expand_dims(array_api.rank(embeddings) - 1, 0)
     shape = array_api.shape(weights)
     static = weights.shape
-    weights = array_api.reshape(weights, array_api.concat([shape, array_api.ones(others, dtype=shape.dtype)], 0))
+    weights = array_api.reshape(
+        weights, array_api.concat([shape, array_api.ones(others, dtype=shape.dtype)], 0)
+    )
     if embeddings.shape.rank is not None:
         weights.set_shape(static.concatenate([1] * (embeddings.shape.rank - 1)))
     embeddings *= weights
@@ -212,11 +247,19 @@ def _weighted(embeddings: Any, places: Tensor, rows: Tensor, weights: Tensor, co
     return made if made.dtype.base_dtype is dtype else math_api.cast(made, dtype)
 
 
-def safe_embedding_lookup_sparse(embedding_weights: Any, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
-                                 combiner: str = "mean", default_id: int | None = None, name: str | None = None,
-                                 partition_strategy: str = "div", max_norm: float | None = None,
-                                 allow_fast_lookup: bool = False) -> Tensor:
-    """embedding_lookup_sparse that leaves out ids below 0 and weights that are not positive, and takes empty rows.
+def safe_embedding_lookup_sparse(
+    embedding_weights: Any,
+    sparse_ids: SparseTensor,
+    sparse_weights: SparseTensor | None = None,
+    combiner: str = "mean",
+    default_id: int | None = None,
+    name: str | None = None,
+    partition_strategy: str = "div",
+    max_norm: float | None = None,
+    allow_fast_lookup: bool = False,
+) -> Tensor:
+    """embedding_lookup_sparse that leaves out ids below 0 and weights that are not positive, and takes empty
+    rows.
 
     Args:
       sparse_ids: SparseTensor of rank 2 or more; ids are combined along its last axis.
@@ -226,32 +269,56 @@ def safe_embedding_lookup_sparse(embedding_weights: Any, sparse_ids: SparseTenso
     """
     tables = _parts(embedding_weights, "embedding_weights")
     dtype = None if sparse_weights is None else sparse_weights.dtype.base_dtype
-    tables = [w if isinstance(w, BaseResourceVariable) and dtype in (None, w.dtype.base_dtype) else convert_to_tensor(w, dtype=dtype)
-              for w in tables]
+    tables = [
+        w
+        if isinstance(w, BaseResourceVariable) and dtype in (None, w.dtype.base_dtype)
+        else convert_to_tensor(w, dtype=dtype)
+        for w in tables
+    ]
     with name_scope(name, "embedding_lookup", [*tables, sparse_ids, sparse_weights]) as scope:
         shape = sparse_ids.dense_shape
         static_rank = shape.shape[0].value
         rank = array_api.size(shape) if static_rank is None else static_rank
         rows = math_api.reduce_prod(array_api.slice(shape, [0], [rank - 1]))
-        matrix = raw.SparseReshape(sparse_ids.indices, shape, array_api.stack([rows, array_api.gather(shape, rank - 1)]))
+        matrix = raw.SparseReshape(
+            sparse_ids.indices, shape, array_api.stack([rows, array_api.gather(shape, rank - 1)])
+        )
         ids = SparseTensor(matrix[0], sparse_ids.values, matrix[1])
-        weights = None if sparse_weights is None else SparseTensor(ids.indices, sparse_weights.values, ids.dense_shape)
+        weights = (
+            None
+            if sparse_weights is None
+            else SparseTensor(ids.indices, sparse_weights.values, ids.dense_shape)
+        )
         ids, weights = _without_invalid(ids, weights, combiner)
         ids, is_empty = _filled(ids, default_id or 0)
         if weights is not None:
             weights, _ = _filled(weights, 1.0)
-        made = embedding_lookup_sparse(tables, ids, weights, combiner=combiner, partition_strategy=partition_strategy,
-                                       name=None if default_id is None else scope, max_norm=max_norm, allow_fast_lookup=allow_fast_lookup)
+        made = embedding_lookup_sparse(
+            tables,
+            ids,
+            weights,
+            combiner=combiner,
+            partition_strategy=partition_strategy,
+            name=None if default_id is None else scope,
+            max_norm=max_norm,
+            allow_fast_lookup=allow_fast_lookup,
+        )
         if default_id is None:
-            is_empty = array_api.tile(array_api.reshape(is_empty, [-1, 1]), array_api.stack([1, array_api.shape(made)[1]]))
+            is_empty = array_api.tile(
+                array_api.reshape(is_empty, [-1, 1]), array_api.stack([1, array_api.shape(made)[1]])
+            )
             made = array_api.where(is_empty, array_api.zeros_like(made), made, name=scope)
         outer = array_api.slice(math_api.cast(shape, int32), [0], [rank - 1])
-        final = array_api.reshape(made, array_api.concat([outer, array_api.slice(array_api.shape(made), [1], [-1])], 0))
+        final = array_api.reshape(
+            made, array_api.concat([outer, array_api.slice(array_api.shape(made), [1], [-1])], 0)
+        )
         final.set_shape(unknown(None if static_rank is None else static_rank - 1).concatenate(made.shape[1:]))
         return final
 
 
-def _without_invalid(ids: SparseTensor, weights: SparseTensor | None, combiner: str) -> tuple[SparseTensor, SparseTensor | None]:
+def _without_invalid(
+    ids: SparseTensor, weights: SparseTensor | None, combiner: str
+) -> tuple[SparseTensor, SparseTensor | None]:
     is_id = math_api.greater_equal(ids.values, 0)
     if weights is None:
         return _retained(ids, is_id), None
@@ -266,11 +333,15 @@ def _without_invalid(ids: SparseTensor, weights: SparseTensor | None, combiner: 
 def _retained(sparse: SparseTensor, is_kept: Tensor) -> SparseTensor:
     """`sparse` with the elements where `is_kept`."""
     places = array_api.reshape(array_api.where(is_kept), [-1])
-    return SparseTensor(array_api.gather(sparse.indices, places), array_api.gather(sparse.values, places), sparse.dense_shape)
+    return SparseTensor(
+        array_api.gather(sparse.indices, places), array_api.gather(sparse.values, places), sparse.dense_shape
+    )
 
 
 def _filled(sparse: SparseTensor, default: Any) -> tuple[SparseTensor, Tensor]:
     """(`sparse` with `default` in the first place of each empty row, which rows are empty)."""
     default = convert_to_tensor(default, dtype=sparse.values.dtype)
-    indices, values, is_empty, _ = raw.SparseFillEmptyRows(sparse.indices, sparse.values, sparse.dense_shape, default)
+    indices, values, is_empty, _ = raw.SparseFillEmptyRows(
+        sparse.indices, sparse.values, sparse.dense_shape, default
+    )
     return SparseTensor(indices, values, sparse.dense_shape), is_empty

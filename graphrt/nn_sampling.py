@@ -1,4 +1,5 @@
-"""Of tf.nn: candidate samplers, and the losses that train on a sample of the classes: nce_loss, sampled_softmax_loss."""
+"""Of tf.nn: candidate samplers, and the losses that train on a sample of the classes: nce_loss,
+sampled_softmax_loss."""
 
 from __future__ import annotations
 
@@ -15,8 +16,16 @@ from graphrt.nn_embedding import embedding_lookup
 from graphrt.random_api import get_seed
 from graphrt.variables.partitioned_variable import PartitionedVariable
 
-__all__ = ["all_candidate_sampler", "compute_accidental_hits", "fixed_unigram_candidate_sampler", "learned_unigram_candidate_sampler",
-           "log_uniform_candidate_sampler", "nce_loss", "sampled_softmax_loss", "uniform_candidate_sampler"]
+__all__ = [
+    "all_candidate_sampler",
+    "compute_accidental_hits",
+    "fixed_unigram_candidate_sampler",
+    "learned_unigram_candidate_sampler",
+    "log_uniform_candidate_sampler",
+    "nce_loss",
+    "sampled_softmax_loss",
+    "uniform_candidate_sampler",
+]
 
 Candidates = tuple[Tensor, Tensor, Tensor]
 
@@ -26,8 +35,15 @@ def _sampler(op: Any, true_classes: Any, seed: int | None, name: str | None, **a
     return tuple(op(true_classes, seed=seed1 or 0, seed2=seed2 or 0, name=name, **attrs))
 
 
-def uniform_candidate_sampler(true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
-                              name: str | None = None) -> Candidates:
+def uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
     """Classes drawn uniformly from [0, range_max).
 
     Args:
@@ -35,38 +51,89 @@ def uniform_candidate_sampler(true_classes: Any, num_true: int, num_sampled: int
       num_sampled: how many classes to draw.
       unique: all of them different.
     Returns:
-      (sampled_candidates int64 [num_sampled], true_expected_count float32 [batch, num_true], sampled_expected_count float32
-      [num_sampled]): how often each class is expected in such a sample.
+      (sampled_candidates int64 [num_sampled], true_expected_count float32 [batch, num_true],
+      sampled_expected_count float32 [num_sampled]): how often each class is expected in such a sample.
     """
-    return _sampler(raw.UniformCandidateSampler, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique,
-                    range_max=range_max)
+    return _sampler(
+        raw.UniformCandidateSampler,
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+    )
 
 
-def log_uniform_candidate_sampler(true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int,
-                                  seed: int | None = None, name: str | None = None) -> Candidates:
-    """Classes drawn log-uniformly (by Zipf's law) from [0, range_max): for classes in order of falling frequency.
+def log_uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Classes drawn log-uniformly (by Zipf's law) from [0, range_max): for classes in order of falling
+    frequency.
 
     Arguments and returns: see uniform_candidate_sampler.
     """
-    return _sampler(raw.LogUniformCandidateSampler, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique,
-                    range_max=range_max)
+    return _sampler(
+        raw.LogUniformCandidateSampler,
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+    )
 
 
-def learned_unigram_candidate_sampler(true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int,
-                                      seed: int | None = None, name: str | None = None) -> Candidates:
+def learned_unigram_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
     """Classes drawn as often as they were true classes in earlier steps of the session.
 
     Arguments and returns: see uniform_candidate_sampler.
     """
     if range_max > 2147483647:
         raise ValueError(f"Value of range_max:{range_max} is too large to handle")
-    return _sampler(raw.LearnedUnigramCandidateSampler, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique,
-                    range_max=range_max)
+    return _sampler(
+        raw.LearnedUnigramCandidateSampler,
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+    )
 
 
-def fixed_unigram_candidate_sampler(true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int,
-                                    vocab_file: str = "", distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1,
-                                    shard: int = 0, unigrams: Any = (), seed: int | None = None, name: str | None = None) -> Candidates:
+def fixed_unigram_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    vocab_file: str = "",
+    distortion: float = 1.0,
+    num_reserved_ids: int = 0,
+    num_shards: int = 1,
+    shard: int = 0,
+    unigrams: Any = (),
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
     """Classes drawn by given weights.
 
     Args:
@@ -77,31 +144,77 @@ def fixed_unigram_candidate_sampler(true_classes: Any, num_true: int, num_sample
       num_shards, shard: keep only the classes of one shard.
     Others and returns: see uniform_candidate_sampler.
     """
-    return _sampler(raw.FixedUnigramCandidateSampler, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique,
-                    range_max=range_max, vocab_file=vocab_file, distortion=distortion, num_reserved_ids=num_reserved_ids,
-                    num_shards=num_shards, shard=shard, unigrams=unigrams)
+    return _sampler(
+        raw.FixedUnigramCandidateSampler,
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+        vocab_file=vocab_file,
+        distortion=distortion,
+        num_reserved_ids=num_reserved_ids,
+        num_shards=num_shards,
+        shard=shard,
+        unigrams=unigrams,
+    )
 
 
-def all_candidate_sampler(true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None,
-                          name: str | None = None) -> Candidates:
+def all_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
     """Each class in [0, num_sampled) once: turns a sampled loss into the whole one."""
-    return _sampler(raw.AllCandidateSampler, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique)
+    return _sampler(
+        raw.AllCandidateSampler,
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+    )
 
 
-def compute_accidental_hits(true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None,
-                            name: str | None = None) -> Candidates:
+def compute_accidental_hits(
+    true_classes: Any,
+    sampled_candidates: Any,
+    num_true: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
     """Where sampled candidates are true classes.
 
     Returns:
       (indices int32: rows of true_classes, ids int64: places among the candidates, weights float32: -3.4e38).
     """
     seed1, seed2 = get_seed(seed)
-    return tuple(raw.ComputeAccidentalHits(true_classes, sampled_candidates, num_true=num_true, seed=seed1 or 0, seed2=seed2 or 0, name=name))
+    return tuple(
+        raw.ComputeAccidentalHits(
+            true_classes, sampled_candidates, num_true=num_true, seed=seed1 or 0, seed2=seed2 or 0, name=name
+        )
+    )
 
 
-def nce_loss(weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
-             sampled_values: Candidates | None = None, remove_accidental_hits: bool = False, partition_strategy: str = "mod",
-             name: str = "nce_loss") -> Tensor:
+def nce_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Candidates | None = None,
+    remove_accidental_hits: bool = False,
+    partition_strategy: str = "mod",
+    name: str = "nce_loss",
+) -> Tensor:
     """Noise-contrastive estimation: tell true classes from sampled ones, each by its own sigmoid.
 
     Args:
@@ -116,20 +229,56 @@ def nce_loss(weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: i
     Returns:
       The loss of each example, [batch].
     """
-    logits, targets = _sampled_logits(weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
-                                      remove_accidental_hits, partition_strategy, name, None)
+    logits, targets = _sampled_logits(
+        weights,
+        biases,
+        labels,
+        inputs,
+        num_sampled,
+        num_classes,
+        num_true,
+        sampled_values,
+        remove_accidental_hits,
+        partition_strategy,
+        name,
+        None,
+    )
     return _sum_rows(sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name="sampled_losses"))
 
 
-def sampled_softmax_loss(weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
-                         sampled_values: Candidates | None = None, remove_accidental_hits: bool = True,
-                         partition_strategy: str = "mod", name: str = "sampled_softmax_loss", seed: int | None = None) -> Tensor:
-    """The softmax cross entropy over the true classes and a sample of the others: for training with many classes.
+def sampled_softmax_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Candidates | None = None,
+    remove_accidental_hits: bool = True,
+    partition_strategy: str = "mod",
+    name: str = "sampled_softmax_loss",
+    seed: int | None = None,
+) -> Tensor:
+    """The softmax cross entropy over the true classes and a sample of the others: for training with many
+    classes.
 
     Arguments and returns: see nce_loss.
     """
-    logits, targets = _sampled_logits(weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
-                                      remove_accidental_hits, partition_strategy, name, seed)
+    logits, targets = _sampled_logits(
+        weights,
+        biases,
+        labels,
+        inputs,
+        num_sampled,
+        num_classes,
+        num_true,
+        sampled_values,
+        remove_accidental_hits,
+        partition_strategy,
+        name,
+        seed,
+    )
     targets = array_api.stop_gradient(targets, name="labels_stop_gradient")
     return softmax_cross_entropy_with_logits_v2(labels=targets, logits=logits)
 
@@ -141,9 +290,20 @@ def _sum_rows(x: Tensor) -> Tensor:
     return array_api.reshape(math_api.matmul(x, ones), [-1])
 
 
-def _sampled_logits(weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int,
-                    sampled_values: Any, remove_accidental_hits: bool, strategy: str, name: str | None,
-                    seed: int | None) -> tuple[Tensor, Tensor]:
+def _sampled_logits(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int,
+    sampled_values: Any,
+    remove_accidental_hits: bool,
+    strategy: str,
+    name: str | None,
+    seed: int | None,
+) -> tuple[Tensor, Tensor]:
     """(logits, labels) [batch, num_true + num_sampled] of the true classes, then of the sampled ones."""
     tables = list(weights) if isinstance(weights, (list, PartitionedVariable)) else [weights]
     with name_scope(name, "compute_sampled_logits", [*tables, biases, inputs, labels]):
@@ -153,8 +313,14 @@ def _sampled_logits(weights: Any, biases: Any, labels: Any, inputs: Any, num_sam
             labels = math_api.cast(labels, int64)
         flat = array_api.reshape(labels, [-1])
         if sampled_values is None:
-            sampled_values = log_uniform_candidate_sampler(labels, num_true=num_true, num_sampled=num_sampled, unique=True,
-                                                           range_max=num_classes, seed=seed)
+            sampled_values = log_uniform_candidate_sampler(
+                labels,
+                num_true=num_true,
+                num_sampled=num_sampled,
+                unique=True,
+                range_max=num_classes,
+                seed=seed,
+            )
         sampled, true_expected, sampled_expected = (array_api.stop_gradient(s) for s in sampled_values)
         sampled = math_api.cast(sampled, int64)
         # One look-up for both kinds.
@@ -174,11 +340,15 @@ def _sampled_logits(weights: Any, biases: Any, labels: Any, inputs: Any, num_sam
         true_logits -= math_api.log(true_expected)
         sampled_logits -= math_api.log(sampled_expected)
         logits = array_api.concat([true_logits, sampled_logits], 1)
-        targets = array_api.concat([array_api.ones_like(true_logits) / num_true, array_api.zeros_like(sampled_logits)], 1)
+        targets = array_api.concat(
+            [array_api.ones_like(true_logits) / num_true, array_api.zeros_like(sampled_logits)], 1
+        )
         return logits, targets
 
 
-def _rows_of(tables: list[Any], ids: Tensor, flat: Tensor, inputs: Any, strategy: str) -> tuple[Tensor, Tensor]:
+def _rows_of(
+    tables: list[Any], ids: Tensor, flat: Tensor, inputs: Any, strategy: str
+) -> tuple[Tensor, Tensor]:
     """The weights of the true classes and of the sampled ones."""
     rows = embedding_lookup(tables, ids, partition_strategy=strategy)
     if rows.dtype.base_dtype is not inputs.dtype.base_dtype:

@@ -12,12 +12,26 @@ from graphrt.core.dtypes import float16, float32, int32, int64
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
-__all__ = ["batch_norm_with_global_normalization", "batch_normalization", "l2_normalize", "moments", "normalize_moments",
-           "sufficient_statistics", "weighted_moments", "zero_fraction"]
+__all__ = [
+    "batch_norm_with_global_normalization",
+    "batch_normalization",
+    "l2_normalize",
+    "moments",
+    "normalize_moments",
+    "sufficient_statistics",
+    "weighted_moments",
+    "zero_fraction",
+]
 
 
-def moments(x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_dims: bool | None = None,
-            keepdims: bool | None = None) -> tuple[Tensor, Tensor]:
+def moments(
+    x: Any,
+    axes: Any,
+    shift: Any = None,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+    keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:
     """The mean and variance of `x` over `axes`.
 
     Args:
@@ -40,9 +54,16 @@ def moments(x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_
         return mean, variance
 
 
-def weighted_moments(x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keep_dims: bool | None = None,
-                     keepdims: bool | None = None) -> tuple[Tensor, Tensor]:
-    """The mean and variance of `x` over `axes`, each element counted `frequency_weights` times (they broadcast to x).
+def weighted_moments(
+    x: Any,
+    axes: Any,
+    frequency_weights: Any,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+    keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The mean and variance of `x` over `axes`, each element counted `frequency_weights` times (they
+    broadcast to x).
 
     Returns:
       (mean, variance). See moments.
@@ -61,7 +82,9 @@ def weighted_moments(x: Any, axes: Any, frequency_weights: Any, name: str | None
         of_elements = weights + array_api.zeros_like(x)
         count = math_api.reduce_sum(of_elements, axes, name="sum_of_weights", keepdims=True)
         mean = math_api.div_no_nan(total, count)
-        distances = math_api.reduce_sum(weights * math_api.squared_difference(x, mean), axes, name="weighted_distsq", keepdims=True)
+        distances = math_api.reduce_sum(
+            weights * math_api.squared_difference(x, mean), axes, name="weighted_distsq", keepdims=True
+        )
         variance = math_api.div_no_nan(distances, count)
         if not keepdims:
             mean, variance = array_api.squeeze(mean, axis=axes), array_api.squeeze(variance, axis=axes)
@@ -70,9 +93,16 @@ def weighted_moments(x: Any, axes: Any, frequency_weights: Any, name: str | None
         return mean, variance
 
 
-def sufficient_statistics(x: Any, axes: Any, shift: Any = None, keep_dims: bool | None = None, name: str | None = None,
-                          keepdims: bool | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """What moments of parts are put together from: count, sum of x - shift, sum of (x - shift) ** 2, and shift.
+def sufficient_statistics(
+    x: Any,
+    axes: Any,
+    shift: Any = None,
+    keep_dims: bool | None = None,
+    name: str | None = None,
+    keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """What moments of parts are put together from: count, sum of x - shift, sum of (x - shift) ** 2, and
+    shift.
 
     Args:
       axes: list of ints.
@@ -91,7 +121,9 @@ def sufficient_statistics(x: Any, axes: Any, shift: Any = None, keep_dims: bool 
         else:
             rank = array_api.rank(x)
             positive = [axis + rank if axis < 0 else axis for axis in axes]
-            counts = math_api.reduce_prod(array_api.gather(math_api.cast(array_api.shape(x), x.dtype), positive), name="count")
+            counts = math_api.reduce_prod(
+                array_api.gather(math_api.cast(array_api.shape(x), x.dtype), positive), name="count"
+            )
         if shift is None:
             first, second = x, math_api.square(x)
         else:
@@ -102,7 +134,9 @@ def sufficient_statistics(x: Any, axes: Any, shift: Any = None, keep_dims: bool 
     return counts, first, second, shift
 
 
-def normalize_moments(counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def normalize_moments(
+    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """The mean and variance of sufficient_statistics' four values."""
     with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
         divisor = math_api.reciprocal(counts, name="divisor")
@@ -111,31 +145,56 @@ def normalize_moments(counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, n
             mean = math_api.add(shifted, shift, name="mean")
         else:
             mean = shifted = math_api.multiply(mean_ss, divisor, name="mean")
-        variance = math_api.subtract(math_api.multiply(variance_ss, divisor), math_api.square(shifted), name="variance")
+        variance = math_api.subtract(
+            math_api.multiply(variance_ss, divisor), math_api.square(shifted), name="variance"
+        )
     return mean, variance
 
 
-def batch_normalization(x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any,
-                        name: str | None = None) -> Tensor:
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any, name: str | None = None
+) -> Tensor:
     """scale * (x - mean) / sqrt(variance + variance_epsilon) + offset; None leaves scale or offset out."""
     with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
         inverse = math_api.rsqrt(variance + variance_epsilon)
         if scale is not None:
             inverse *= scale
         scaled = x * math_api.cast(inverse, x.dtype)
-        return scaled + math_api.cast(offset - mean * inverse if offset is not None else -mean * inverse, x.dtype)
+        return scaled + math_api.cast(
+            offset - mean * inverse if offset is not None else -mean * inverse, x.dtype
+        )
 
 
-def batch_norm_with_global_normalization(t: Any = None, m: Any = None, v: Any = None, beta: Any = None, gamma: Any = None,
-                                         variance_epsilon: Any = None, scale_after_normalization: Any = None, name: str | None = None,
-                                         input: Any = None, mean: Any = None, variance: Any = None) -> Tensor:
-    """batch_normalization of t (`input`) by m (`mean`) and v (`variance`), scaled by gamma where `scale_after_normalization`."""
-    t, m, v = renamed("input", input, "t", t), renamed("mean", mean, "m", m), renamed("variance", variance, "v", v)
-    return batch_normalization(t, m, v, beta, gamma if scale_after_normalization else None, variance_epsilon, name)
+def batch_norm_with_global_normalization(
+    t: Any = None,
+    m: Any = None,
+    v: Any = None,
+    beta: Any = None,
+    gamma: Any = None,
+    variance_epsilon: Any = None,
+    scale_after_normalization: Any = None,
+    name: str | None = None,
+    input: Any = None,
+    mean: Any = None,
+    variance: Any = None,
+) -> Tensor:
+    """batch_normalization of t (`input`) by m (`mean`) and v (`variance`), scaled by gamma where
+    `scale_after_normalization`."""
+    t, m, v = (
+        renamed("input", input, "t", t),
+        renamed("mean", mean, "m", m),
+        renamed("variance", variance, "v", v),
+    )
+    return batch_normalization(
+        t, m, v, beta, gamma if scale_after_normalization else None, variance_epsilon, name
+    )
 
 
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:
-    """x / sqrt(max(sum(x ** 2), epsilon)), the sum over `axis` (all axes where None). `dim` is its older name."""
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
+) -> Tensor:
+    """x / sqrt(max(sum(x ** 2), epsilon)), the sum over `axis` (all axes where None). `dim` is its older
+    name."""
     axis = renamed("axis", axis, "dim", dim)
     with name_scope(name, "l2_normalize", [x]) as name:
         x = convert_to_tensor(x, name="x")
@@ -143,7 +202,11 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
             squares = math_api.square(math_api.real(x)) + math_api.square(math_api.imag(x))
             total = math_api.real(math_api.reduce_sum(squares, axis, keepdims=True))
             inverse = math_api.rsqrt(math_api.maximum(total, epsilon))
-            return math_api.complex(math_api.multiply(math_api.real(x), inverse), math_api.multiply(math_api.imag(x), inverse), name=name)
+            return math_api.complex(
+                math_api.multiply(math_api.real(x), inverse),
+                math_api.multiply(math_api.imag(x), inverse),
+                name=name,
+            )
         total = math_api.reduce_sum(math_api.square(x), axis, keepdims=True)
         return math_api.multiply(x, math_api.rsqrt(math_api.maximum(total, epsilon)), name=name)
 
@@ -154,7 +217,11 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
         value = convert_to_tensor(value, name="value")
         size = array_api.size(value, out_type=int64)
         # int32 is counted faster, where it can count them all.
-        nonzero = cond(size <= int32.max, lambda: math_api.cast(_count_nonzero(value, int32), int64), lambda: _count_nonzero(value, int64))
+        nonzero = cond(
+            size <= int32.max,
+            lambda: math_api.cast(_count_nonzero(value, int32), int64),
+            lambda: _count_nonzero(value, int64),
+        )
         with name_scope("counts_to_fraction"):
             zeros = math_api.cast(size - nonzero, float32)
             share = zeros / math_api.cast(size, float32)

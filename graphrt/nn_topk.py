@@ -16,7 +16,9 @@ __all__ = ["in_top_k", "top_k"]
 TopK = namedtuple("TopKV2", ["values", "indices"])
 
 
-def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = int32, name: str | None = None) -> TopK:
+def top_k(
+    input: Any, k: Any = 1, sorted: bool = True, index_type: Any = int32, name: str | None = None
+) -> TopK:
     """The `k` largest elements of each row, largest first; of equal ones the one of lower index comes first.
 
     Args:
@@ -33,7 +35,8 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = int32, 
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
-    """Whether the class `targets[i]` is among the k largest of `predictions[i]`; ties at the edge count as inside.
+    """Whether the class `targets[i]` is among the k largest of `predictions[i]`; ties at the edge count as
+    inside.
 
     Args:
       predictions: float32 tensor [batch, classes].

@@ -1,7 +1,8 @@
-"""Regularizers: functions of a weight that give a loss. tf.keras.regularizers' classes, and tf.contrib.layers' functions.
+"""Regularizers: functions of a weight that give a loss. tf.keras.regularizers' classes, and
+tf.contrib.layers' functions.
 
-`l1`, `l2`, `l1_l2` (keras): the loss is scale * sum |w| or scale * sum w^2. `l1_regularizer`, `l2_regularizer` (contrib.layers): the
-second is scale * sum w^2 / 2.
+`l1`, `l2`, `l1_l2` (keras): the loss is scale * sum |w| or scale * sum w^2. `l1_regularizer`,
+`l2_regularizer` (contrib.layers): the second is scale * sum w^2 / 2.
 """
 
 from __future__ import annotations
@@ -16,8 +17,19 @@ from graphrt.core.convert import convert_to_tensor
 from graphrt.core.graph import GraphKeys, get_collection, name_scope
 from graphrt.core.tensor import Tensor
 
-__all__ = ["L1L2", "Regularizer", "apply_regularization", "get", "l1", "l1_l2", "l1_l2_regularizer", "l1_regularizer", "l2", "l2_regularizer",
-           "sum_regularizer"]
+__all__ = [
+    "L1L2",
+    "Regularizer",
+    "apply_regularization",
+    "get",
+    "l1",
+    "l1_l2",
+    "l1_l2_regularizer",
+    "l1_regularizer",
+    "l2",
+    "l2_regularizer",
+    "sum_regularizer",
+]
 
 WeightLoss = Callable[[Any], "Tensor | None"]
 
@@ -58,11 +70,11 @@ class L1L2(Regularizer):
         return {"l1": self.l1, "l2": self.l2}
 
 
-def l1(l: float = 0.01) -> L1L2:
+def l1(l: float = 0.01) -> L1L2:  # noqa: E741
     return L1L2(l1=l)
 
 
-def l2(l: float = 0.01) -> L1L2:
+def l2(l: float = 0.01) -> L1L2:  # noqa: E741
     return L1L2(l2=l)
 
 
@@ -71,7 +83,8 @@ def l1_l2(l1: float = 0.01, l2: float = 0.01) -> L1L2:
 
 
 def get(identifier: Any) -> Any:
-    """The regularizer that a name ('l1', 'l2', 'l1_l2', 'L1L2'), a config dict or a callable stands for; None for None."""
+    """The regularizer that a name ('l1', 'l2', 'l1_l2', 'L1L2'), a config dict or a callable stands for; None
+    for None."""
     named = {"l1": l1, "l2": l2, "l1_l2": l1_l2, "L1L2": L1L2}
     if identifier is None or callable(identifier):
         return identifier
@@ -79,7 +92,10 @@ def get(identifier: Any) -> Any:
         return named[identifier["class_name"]](**identifier.get("config", {}))
     if isinstance(identifier, str) and identifier in named:
         return named[identifier]()
-    raise ValueError(f"Could not interpret regularizer identifier: {identifier!r}. It is a callable or one of {sorted(named)}")
+    raise ValueError(
+        f"Could not interpret regularizer identifier: {identifier!r}. It is a callable or one of "
+        f"{sorted(named)}"
+    )
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> WeightLoss:
@@ -114,7 +130,9 @@ def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str |
     """A function of weights that gives both losses' sum."""
     for scale in (scale_l1, scale_l2):
         _check_scale(scale)
-    return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope=scope or "l1_l2_regularizer")
+    return sum_regularizer(
+        [l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope=scope or "l1_l2_regularizer"
+    )
 
 
 def sum_regularizer(regularizer_list: list[WeightLoss | None], scope: str | None = None) -> WeightLoss | None:
@@ -132,7 +150,8 @@ def sum_regularizer(regularizer_list: list[WeightLoss | None], scope: str | None
 
 
 def apply_regularization(regularizer: WeightLoss, weights_list: list[Any] | None = None) -> Tensor:
-    """The sum of `regularizer` over weights (the WEIGHTS collection by default), added to the regularization losses.
+    """The sum of `regularizer` over weights (the WEIGHTS collection by default), added to the regularization
+    losses.
 
     Raises:
       ValueError: there are no weights.
@@ -141,7 +160,9 @@ def apply_regularization(regularizer: WeightLoss, weights_list: list[Any] | None
     if not weights_list:
         raise ValueError("No weights to regularize.")
     with name_scope("get_regularization_penalty", values=weights_list) as scope:
-        penalties = [p if (p := regularizer(w)) is not None else array_api.constant(0.0) for w in weights_list]
+        penalties = [
+            p if (p := regularizer(w)) is not None else array_api.constant(0.0) for w in weights_list
+        ]
         for w, penalty in zip(weights_list, penalties):
             if penalty.shape.rank != 0:
                 raise ValueError(f"regularizer must return a scalar, and for {w} it returned {penalty}")

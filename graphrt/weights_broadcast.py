@@ -41,22 +41,46 @@ def assert_broadcastable(weights: Any, values: Any) -> Operation:
             if a.rank == 0:
                 return raw.NoOp(name="static_scalar_check_success")
             if a.rank != b.rank:
-                raise ValueError(f"{_MISFIT} values.rank={b.rank}. weights.rank={a.rank}. values.shape={b}. weights.shape={a}.")
+                raise ValueError(
+                    f"{_MISFIT} values.rank={b.rank}. weights.rank={a.rank}. values.shape={b}. "
+                    f"weights.shape={a}."
+                )
             if constant_value(weights_shape) is not None and constant_value(values_shape) is not None:
                 for axis, (of_weights, of_values) in enumerate(zip(a.sizes, b.sizes)):  # type: ignore[arg-type]
                     if of_weights not in (1, of_values):
-                        raise ValueError(f"{_MISFIT} Mismatch at dim {axis}. values.shape={b}, weights.shape={a}.")
+                        raise ValueError(
+                            f"{_MISFIT} Mismatch at dim {axis}. values.shape={b}, weights.shape={a}."
+                        )
                 return raw.NoOp(name="static_dims_check_success")
         is_scalar = math_api.equal(0, weights_rank, name="is_scalar")
-        data = [_MISFIT, "weights.shape=", weights.name, weights_shape, "values.shape=", values.name, values_shape, "is_scalar=", is_scalar]
-        fits = cond(is_scalar, lambda: is_scalar, lambda: _fits(weights_rank, weights_shape, values_rank, values_shape), name="is_valid_shape")
+        data = [
+            _MISFIT,
+            "weights.shape=",
+            weights.name,
+            weights_shape,
+            "values.shape=",
+            values.name,
+            values_shape,
+            "is_scalar=",
+            is_scalar,
+        ]
+        fits = cond(
+            is_scalar,
+            lambda: is_scalar,
+            lambda: _fits(weights_rank, weights_shape, values_rank, values_shape),
+            name="is_valid_shape",
+        )
         return checks.Assert(fits, data, name=scope)
 
 
 def _fits(weights_rank: Tensor, weights_shape: Tensor, values_rank: Tensor, values_shape: Tensor) -> Tensor:
-    with name_scope(None, "has_valid_nonscalar_shape", [weights_rank, weights_shape, values_rank, values_shape]) as scope:
+    with name_scope(
+        None, "has_valid_nonscalar_shape", [weights_rank, weights_shape, values_rank, values_shape]
+    ) as scope:
         is_same_rank = math_api.equal(values_rank, weights_rank, name="is_same_rank")
-        return cond(is_same_rank, lambda: _sizes_fit(weights_shape, values_shape), lambda: is_same_rank, name=scope)
+        return cond(
+            is_same_rank, lambda: _sizes_fit(weights_shape, values_shape), lambda: is_same_rank, name=scope
+        )
 
 
 def _sizes_fit(weights_shape: Tensor, values_shape: Tensor) -> Tensor:

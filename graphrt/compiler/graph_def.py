@@ -20,6 +20,8 @@ from graphrt.core.shapes import UNKNOWN
 _IGNORED = ("_src", "_dst", "_XlaHasReferenceVars", "_input_shapes")
 # Placement is done, and the nodes that these name may be in another partition.
 _NOT_SENT = frozenset(("_class", "_shape"))
+# What the receiver cannot infer the shape of: it is told.
+_WITHOUT_RULE = frozenset(("_Arg", "_Recv", "_HostRecv"))
 
 
 def from_graph_def(graph_def: Any, library: dict[str, Any] | None = None) -> tuple[StepGraph, PassRecord]:
@@ -148,8 +150,11 @@ def _references(attrs: dict[str, Any]) -> Iterator[FunctionRef]:
 
 def _attrs_to_send(node: Node) -> dict[str, Any]:
     declared = node.op_def.attrs
-    return {key: value for key, value in node.attrs.items() if key not in _NOT_SENT
+    made = {key: value for key, value in node.attrs.items() if key not in _NOT_SENT
             and not (key in declared and _is_default(value, declared[key].default))}
+    if node.type in _WITHOUT_RULE and node.shapes[0].sizes is not None:
+        made["_output_shapes"] = node.shapes
+    return made
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -3,7 +3,7 @@
 A tensor crosses once to a partition however many nodes take it there. A control edge crosses as an empty float32 tensor, or
 along with a tensor of the same node that crosses anyway. `_Recv` of what cannot be dead is marked `_never_dead`. Where
 both ends keep a value in host memory, `_HostSend` and `_HostRecv` say so. References do not cross: a plain read of one
-crosses as its value.
+crosses as its value, sent when all else that the reader waits for has run.
 Cost: one visit a node and edge; nodes are copied where there is more than one partition.
 """
 
@@ -58,8 +58,8 @@ class _Cutting:
         self.copy: dict[Node, Node] = {}
         self.guards: dict[Node, Guard] = guarded(step.nodes)
         self.looped = _inside_loops(step.nodes)
-        # (source, output, where to, in host memory) to the `_Recv` there; output -1 is a control edge.
-        self.received: dict[tuple[Node, int, str, bool], Node] = {}
+        # (source, output, where to, in host memory, read after) to the `_Recv` there.
+        self.received: dict[tuple[Node, int, str, bool, tuple[Node, ...]], Node] = {}
         # What nodes of a partition wait for in place of a node elsewhere.
         self.waited: dict[tuple[Node, str], Node] = {}
         self.carriers = self._carriers()
@@ -81,7 +81,8 @@ class _Cutting:
                     made.inputs.append((copied, index))
                 else:
                     self._check(source, index, node, position)
-                    made.inputs.append((self._receive(source, index, node.device, self._wants_host(node, position)), 0))
+                    before = self._before_read(node) if source.dtypes[index].is_ref else ()
+                    made.inputs.append((self._receive(source, index, node.device, self._wants_host(node, position), before), 0))
             for source in node.controls:
                 made.controls.append(self.copy[source] if self.place_of[source.device] == place else self._wait(source, node))
             self.copy[node] = made
@@ -100,16 +101,24 @@ class _Cutting:
 
     # -- crossing ------------------------------------------------------------------------------------------
 
-    def _receive(self, source: Node, index: int, to: str, on_host: bool) -> Node:
-        """The `_Recv` of an output at the place of device `to`."""
-        key = (source, index, self.place_of[to], on_host)
+    @staticmethod
+    def _before_read(node: Node) -> tuple[Node, ...]:
+        """What must have run before a reference that the node takes is read: a reference is read when its consumer runs."""
+        others = [s for s, i in node.inputs if not s.dtypes[i].is_ref and s.type not in ("Const", "_Arg")]
+        return tuple(dict.fromkeys([*node.controls, *others]))
+
+    def _receive(self, source: Node, index: int, to: str, on_host: bool, before: tuple[Node, ...] = ()) -> Node:
+        """The `_Recv` of an output at the place of device `to`, sent after the nodes `before`."""
+        key = (source, index, self.place_of[to], on_host, before)
         found = self.received.get(key)
         if found is None:
             from_host = self._is_accelerator(source.device) and _includes(source.op_def.host_outputs, index, len(source.dtypes))
             # A Switch is alive where one of its outputs is dead.
-            may_be_dead = source in self.guards or source.type in SWITCHES
+            may_be_dead = source in self.guards or source.type in SWITCHES or any(b in self.guards for b in before)
+            here = self.place_of[source.device]
+            controls = [self.copy[b] if self.place_of[b.device] == here else self._wait(b, source) for b in before]
             found = self.received[key] = self._pair(source, (self.copy[source], index), source.shapes[index], to, from_host,
-                                                    on_host, may_be_dead)
+                                                    on_host, may_be_dead, controls)
             self.tensors += 1
         return found
 
@@ -141,8 +150,8 @@ class _Cutting:
         return received
 
     def _pair(self, source: Node, edge: tuple[Node, int], shape: TensorShape, to: str, from_host: bool, to_host: bool,
-              may_be_dead: bool) -> Node:
-        """Send `edge` from the device of `source` to device `to`; gives the node that receives it."""
+              may_be_dead: bool, controls: list[Node] | None = None) -> Node:
+        """Send `edge` from the device of `source` to device `to`, after `controls`; gives the node that receives it."""
         dtype = edge[0].dtypes[edge[1]].base_dtype
         sender = self.devices.by_name.get(source.device)
         if sender is None:
@@ -151,8 +160,8 @@ class _Cutting:
         attrs: dict[str, Any] = {"tensor_name": tensor_name.encode(), "send_device": source.device.encode(),
                                  "send_device_incarnation": _signed(sender.incarnation), "recv_device": to.encode(),
                                  "client_terminated": False}
-        send = Node(self._name(source), OPS["_HostSend" if from_host else "_Send"], {"T": dtype, **attrs}, [edge], [], [], [],
-                    source.device, None, source.location)
+        send = Node(self._name(source), OPS["_HostSend" if from_host else "_Send"], {"T": dtype, **attrs}, [edge], controls or [], [],
+                    [], source.device, None, source.location)
         received: dict[str, Any] = {"tensor_type": dtype, **attrs}
         if not may_be_dead:
             received["_never_dead"] = True

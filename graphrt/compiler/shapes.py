@@ -84,13 +84,16 @@ def infer_node(node: Node, handles: Handles) -> None:
 
 
 def infer_shapes(nodes: Iterable[Node]) -> None:
-    """Set the shapes of `nodes`, which are in topological order; what a loop carries back is not known."""
+    """Set the shapes of `nodes`, which are in topological order, beside what is known of them already. What a loop carries
+    back is not known."""
     handles: Handles = {}
     for node in nodes:
         if node.type in ("Merge", "RefMerge") and any(s.type == "NextIteration" for s, _ in node.inputs):
             node.shapes = [UNKNOWN] * len(node.dtypes)
-        else:
-            infer_node(node, handles)
+            continue
+        known = node.shapes
+        infer_node(node, handles)
+        node.shapes = [old.merge_with(new) if old.is_compatible_with(new) else new for old, new in zip(known, node.shapes)]
 
 
 def infer_downstream(step: StepGraph, roots: set[Node]) -> None:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from graphrt.core import registry
-from graphrt.core.convert import convert_to_tensor, make_array, peek_dtype
+from graphrt.core.convert import constant_tensor, convert_to_tensor, make_array, peek_dtype
 from graphrt.core.dtypes import DType, of_array
 from graphrt.core.errors import source_line
 from graphrt.core.graph import Graph, get_default_graph, name_scope
@@ -113,7 +113,7 @@ def _needs_conversion(value: Any) -> bool:
     if value.__class__ is Tensor:
         return False
     if isinstance(value, (list, tuple)):
-        return any(_needs_conversion(v) for v in value)
+        return not value or any(_needs_conversion(v) for v in value)
     return not isinstance(value, Tensor)
 
 
@@ -132,7 +132,7 @@ def _convert_inputs(op_def: OpDef, values: list[Any], attrs: dict[str, Any]) -> 
             if wanted is None:
                 hint = _dtype_of_siblings(op_def, arg.type_attr, values)
                 if hint is None:
-                    hint = _preferred(op_def, arg.type_attr, value)
+                    hint = _preferred(op_def, arg, value)
             value = _to_tensor(op_def, arg, value, wanted, hint)
         _check_type(op_def, arg, value, wanted, attrs)
         flat.append(value)
@@ -215,10 +215,10 @@ def _dtype_of_siblings(op_def: OpDef, type_attr: str, values: list[Any]) -> DTyp
     return None
 
 
-def _preferred(op_def: OpDef, type_attr: str, value: Any) -> DType | None:
+def _preferred(op_def: OpDef, arg: Arg, value: Any) -> DType | None:
     """What a Python value becomes where nothing else decides: the attr's default, unless the attr lists what it allows
     and the dtype that the value would have anyhow is among that."""
-    attr = op_def.attrs.get(type_attr)
+    attr = op_def.attrs.get(arg.type_attr)
     if attr is None or attr.default is REQUIRED:
         return None
     if attr.allowed:
@@ -230,6 +230,9 @@ def _preferred(op_def: OpDef, type_attr: str, value: Any) -> DType | None:
                 pass  # a Python value with no dtype of its own: the default decides
         if own in attr.allowed:
             return None
+        if own is not None and peek_dtype(value) is None:
+            # TensorFlow has made a constant of it by now, as of [] for a shape; seeds count nodes, so it is made here too.
+            constant_tensor(value, name=arg.name)
     return attr.default
 
 

@@ -14,5 +14,8 @@ def renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
     if old_value is None:
         return value
     if value is not None:
-        raise ValueError(f"Cannot specify both '{old_name}' and '{name}': they are one argument, and '{name}' is its newer name")
+        raise ValueError(
+            f"Cannot specify both '{old_name}' and '{name}': they are one argument, and '{name}' is its "
+            "newer name"
+        )
     return old_value

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphrt.core import registry
 from graphrt.core.dtypes import DType, as_dtype, bool_, of_array, string
-from graphrt.core.graph import name_scope
+from graphrt.core.graph import get_default_graph, name_scope
 from graphrt.core.shapes import Dimension, TensorShape
 from graphrt.core.tensor import IndexedSlices, Tensor
 
@@ -285,7 +285,12 @@ def _pack(value: Any, dtype: DType | None, name: str | None) -> Tensor:
     """A Pack of a list with tensors in it; what is no tensor becomes a constant named by its place."""
     dtype = dtype or peek_dtype(value)
     with name_scope(name or "packed") as scope:
-        items = [v if isinstance(v, Tensor) else convert_to_tensor(v, dtype, name=str(i)) for i, v in enumerate(value)]
+        items = []
+        for i, item in enumerate(value):
+            if isinstance(item, (list, tuple)) and not _has_tensor(item):
+                # TensorFlow opens a scope to look for tensors in it, which takes the name.
+                get_default_graph().unique_name(str(i))
+            items.append(item if isinstance(item, Tensor) else convert_to_tensor(item, dtype, name=str(i)))
         return registry.OPS["Pack"](items, axis=0, name=scope)
 
 
@@ -295,7 +300,7 @@ def _densify(value: IndexedSlices, dtype: DType | None, name: str | None) -> Ten
         raise ValueError(f"IndexedSlices of {value.dtype.name} cannot be taken as {dtype.name}")
     if value.dense_shape is None:
         raise ValueError(f"Tensor conversion requested for IndexedSlices without dense_shape: {value}")
-    n = registry.OPS["StridedSlice"](value.dense_shape, [0], [1], [1], shrink_axis_mask=1)
+    n = value.dense_shape[0]
     flat = registry.OPS["UnsortedSegmentSum"](value.values, value.indices, n, name=name)
     known = value.shape
     if known.sizes is not None:

@@ -235,6 +235,7 @@ def _build_body(proto: Any, arguments: list[tuple[str, DType]], library: dict[st
     from graphrt.core.graph_def import import_graph_def
     from graphrt.protos import graph_pb2
     graph = Graph()
+    graph.building_function = True
     graph.functions = library
     inputs: dict[str, Tensor] = {}
     for i, (name, dtype) in enumerate(arguments):

@@ -364,7 +364,7 @@ def zeros_for(tensor: Tensor) -> Tensor:
             raise ValueError(f"the value behind '{tensor.name}' is of unknown dtype: it has no zeros")
         import numpy as np
         return raw.Fill(raw.VariableShape(tensor), raw.Const(value=np.zeros((), dtype.np), dtype=dtype))
-    return raw.ZerosLike(tensor)
+    return raw.ZerosLike(tensor, name="zeros_like")
 
 
 def gradient_function(op: Operation) -> Callable[..., Any] | None:

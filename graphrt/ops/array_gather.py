@@ -9,14 +9,13 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
-from graphrt.core.dtypes import int32
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.graph import get_default_graph
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample, text
 from graphrt.core.shapes import UNKNOWN, TensorShape, unknown
 from graphrt.core.tensor import IndexedSlices, Tensor
-from graphrt.ops.array_nodes import dense, normal_axis, rank_of, shape_of, size_of
+from graphrt.ops.array_nodes import dense, normal_axis, shape_of, size_of
 from graphrt.ops.broadcasting import cast_to
 
 _INDEX = "type in {int32,int64}"
@@ -172,41 +171,40 @@ class GatherV2:
 
 
 def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, dy: Tensor) -> Tensor:
-    """The dense gradient of a gather along `axis`: dy with that axis first behind the batch, added up
-    there."""
+    """The dense gradient of a gather along `axis`: dy with that axis behind the batch, added up there."""
     if batch_dims < 0:
         if indices.shape.rank is None:
-            raise ValueError(
-                "the gradient of a gather with negative batch_dims needs the rank of its indices"
-            )
+            raise ValueError("the gradient of negative batch_dims needs the rank of the indices")
         batch_dims += indices.shape.rank
-    shape, rank = shape_of(params), rank_of(params)
-    at = raw.FloorMod(cast_to(axis, int32), rank)
-    at_vector = raw.Reshape(at, [1])
-    after = at_vector + 1
-    values = raw.Reshape(
-        dy, raw.ConcatV2([raw.Slice(shape, [0], at_vector), [-1], raw.Slice(shape, after, [-1])], 0)
-    )
-    batch, between = raw.Range(0, batch_dims, 1), raw.Range(batch_dims, at, 1)
-    behind = raw.Range(at + 1, rank, 1)
-    to_front = raw.ConcatV2([batch, at_vector, between, behind], 0)
-    summed = _batch_sum(
-        raw.Transpose(values, to_front), indices, batch_dims, raw.GatherV2(shape, to_front, 0)
-    )
-    back = raw.ConcatV2([batch, between + 1, [batch_dims], behind], 0)
-    return raw.Reshape(raw.Transpose(summed, back), shape_of(params))
+    with get_default_graph().colocate_with(params.op):
+        shape = shape_of(params)
+    # Nothing needs it, but TensorFlow makes it too, and random seeds count nodes.
+    raw.ExpandDims(size_of(indices), 0)
+    outer, inner = shape[:axis], shape[axis:][1:]
+    values_shape = raw.ConcatV2([outer, [-1], inner], 0, name="concat")
+    rank, at = size_of(values_shape), size_of(outer)
+    batch = raw.Range(0, batch_dims, 1, name="range")
+    between = raw.Range(batch_dims, at, 1, name="range")
+    behind = raw.Range(at + 1, rank, 1, name="range")
+    values = raw.Reshape(dy, values_shape)
+    to_front = raw.ConcatV2([batch, [at], between, behind], 0, name="concat")
+    values = raw.Transpose(values, to_front, name="transpose")
+    front_shape = raw.GatherV2(shape, to_front, 0)
+    summed = _batch_sum(values, indices, batch_dims, front_shape, shape[axis])
+    back = raw.ConcatV2([batch, between + 1, [batch_dims], behind], 0, name="concat")
+    return raw.Reshape(raw.Transpose(summed, back, name="transpose"), shape_of(params))
 
 
-def _batch_sum(values: Tensor, indices: Tensor, batch_dims: int, shape: Tensor) -> Tensor:
+def _batch_sum(values: Tensor, indices: Tensor, batch_dims: int, shape: Tensor, size: Tensor) -> Tensor:
     """`values`, batch + [n] + rest, added up at `indices` in zeros of `shape`, batch + [size] + rest."""
-    count = shape[batch_dims]
-    if batch_dims:
-        # One long axis: the indices of batch element j begin at j * size.
-        kind = indices.dtype.base_dtype
-        batches = raw.Prod(shape[:batch_dims], [0])
-        offsets = cast_to(raw.Range(0, batches, 1) * count, kind)
-        indices = raw.Reshape(indices, raw.Pack([batches, -1])) + raw.ExpandDims(offsets, 1)
-        count = batches * count
-    flat = raw.Reshape(indices, [-1])
-    rows = raw.Reshape(values, raw.ConcatV2([raw.Shape(flat), shape[batch_dims + 1 :]], 0))
-    return raw.Reshape(raw.UnsortedSegmentSum(rows, flat, count), shape)
+    count = raw.ExpandDims(size_of(indices), 0)
+    if not batch_dims:
+        return raw.UnsortedSegmentSum(values, raw.Reshape(indices, count), size)
+    # One long axis: the indices of batch element j begin at j * size.
+    kind = indices.dtype.base_dtype
+    batches = raw.Prod(shape[:batch_dims], [0])
+    offsets = cast_to(raw.Range(0, batches, 1, name="range") * size, kind)
+    rows = raw.Reshape(indices, raw.Pack([batches, -1])) + raw.ExpandDims(offsets, 1)
+    flat = raw.Reshape(values, raw.ConcatV2([[-1], shape[batch_dims + 1 :]], 0, name="concat"))
+    summed = raw.UnsortedSegmentSum(flat, raw.Reshape(rows, count), size * batches)
+    return raw.Reshape(summed, shape)

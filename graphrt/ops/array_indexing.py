@@ -8,8 +8,8 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
-from graphrt.core.convert import convert_to_tensor, is_tensor, peek_dtype
-from graphrt.core.dtypes import bool_, int16, int32, int64
+from graphrt.core.convert import convert_to_tensor, is_tensor
+from graphrt.core.dtypes import DType, bool_, int16, int32, int64
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension
 from graphrt.core.tensor import Tensor
@@ -57,10 +57,20 @@ def _check_index(index: Any) -> None:
     else:
         what = repr(index)
     raise TypeError(
-        "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar "
-        "tf.int32/tf.int64 tensors "
-        f"are valid indices, got {what}"
+        "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 "
+        f"tensors are valid indices, got {what}"
     )
+
+
+def _constant_in(value: int, kind: DType | None) -> Any:
+    """`value`, as a constant of the dtype of the tensors beside it."""
+    return value if kind is None else raw.Const(value=np.array(value, kind.np), dtype=kind)
+
+
+def _index_dtype(parts: list[Any]) -> DType | None:
+    """The widest dtype of the tensors among the parts of a slice."""
+    found = [p.dtype.base_dtype for p in parts if isinstance(p, Tensor)]
+    return next((kind for kind in (int64, int32, int16) if kind in found), None)
 
 
 def slice_spec(items: Any) -> SliceSpec:
@@ -68,21 +78,13 @@ def slice_spec(items: Any) -> SliceSpec:
     spec = SliceSpec()
     for item in items if isinstance(items, (list, tuple)) else [items]:
         if isinstance(item, slice):
-            masks = []
-            start, stop, step = (_plain(v) for v in (item.start, item.stop, item.step))
-            for value, mask in ((start, "begin_mask"), (stop, "end_mask")):
-                if value is None:
-                    masks.append(mask)
-                else:
-                    _check_index(value)
-            if step is not None:
-                _check_index(step)
-            spec.add(
-                0 if start is None else start,
-                0 if stop is None else stop,
-                1 if step is None else step,
-                *masks,
-            )
+            parts = [_plain(v) for v in (item.start, item.stop, item.step)]
+            kind = _index_dtype(parts)
+            for part in parts:
+                if part is not None:
+                    _check_index(part)
+            masks = [m for m, part in zip(("begin_mask", "end_mask"), parts) if part is None]
+            spec.add(*[_constant_in(d, kind) if p is None else p for p, d in zip(parts, (0, 0, 1))], *masks)
         elif item is Ellipsis:
             spec.add(0, 0, 1, "ellipsis_mask")
         elif item is newaxis:
@@ -90,9 +92,9 @@ def slice_spec(items: Any) -> SliceSpec:
         else:
             item = _plain(item)
             _check_index(item)
-            wide = peek_dtype(item) if is_tensor(item) else None
-            one = raw.Const(value=np.array(1, wide.np), dtype=wide) if wide in (int16, int64) else 1
-            spec.add(item, item + 1, one, "shrink_axis_mask")
+            kind = item.dtype.base_dtype if isinstance(item, Tensor) else None
+            end = item + 1
+            spec.add(item, end, _constant_in(1, kind if kind in (int16, int64) else None), "shrink_axis_mask")
     return spec
 
 

@@ -150,7 +150,7 @@ def _concat_gradient(dy: Any, values: list[Tensor], axis: Tensor) -> list[Any]:
     their values."""
     if len(values) == 1:
         return [dy]
-    from_front = raw.FloorMod(cast_to(axis, int32), rank_of(values[0]))
+    from_front = cast_to(axis, int32) % rank_of(values[0])
     if isinstance(dy, IndexedSlices):
         return _concat_slices_gradient(dy, values, from_front)
     known = all(v.shape.is_fully_defined() for v in values)

@@ -77,7 +77,7 @@ class Transpose(_Permuting):
             return x.transpose(permutation(perm.tolist(), x.ndim))
 
     def gradient(self, op: Any, dy: Any) -> list[Any]:
-        return [raw.Transpose(dense(dy), raw.InvertPermutation(op.inputs[1])), None]
+        return [raw.Transpose(dense(dy), raw.InvertPermutation(op.inputs[1]), name="transpose"), None]
 
     samples = [
         sample(normal(2, 3), [1, 0]),
@@ -98,7 +98,8 @@ class ConjugateTranspose(_Permuting):
         return moved.conj() if k.output_dtypes[0].is_complex else moved.copy()
 
     def gradient(self, op: Any, dy: Any) -> list[Any]:
-        return [raw.ConjugateTranspose(dense(dy), raw.InvertPermutation(op.inputs[1])), None]
+        back = raw.InvertPermutation(op.inputs[1])
+        return [raw.ConjugateTranspose(dense(dy), back, name="transpose"), None]
 
     samples = [sample(normal(2, 3, dtype="complex64"), [1, 0]), sample(normal(2, 3), [1, 0])]
 

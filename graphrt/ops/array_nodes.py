@@ -10,6 +10,7 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import DType, int32
+from graphrt.core.graph import name_scope
 from graphrt.core.tensor import IndexedSlices, Tensor
 from graphrt.ops.broadcasting import shape_of
 
@@ -24,6 +25,9 @@ __all__ = [
     "size_of",
     "zeros_of",
 ]
+
+# Up to this many elements a constant is smaller than the nodes that fill it.
+CONSTANT_LIMIT = 1000
 
 
 def int_constant(value: Any, dtype: DType = int32, name: str = "Const") -> Tensor:
@@ -46,17 +50,20 @@ def rank_of(x: Tensor, name: str = "Rank") -> Tensor:
 
 def zeros_of(x: Tensor) -> Tensor:
     """Zeros of the shape and dtype of `x`: a constant where that is known and small."""
-    n = x.shape.num_elements()
-    if n is not None and n < 1000 and not x.dtype.is_object:
-        return raw.Const(
-            value=np.zeros(x.shape.as_list(), x.dtype.np), dtype=x.dtype.base_dtype, name="zeros_like"
-        )
-    return raw.ZerosLike(x, name="zeros_like")
+    kind, n = x.dtype.base_dtype, x.shape.num_elements()
+    with name_scope(None, "zeros_like", [x]) as name:
+        if n is None or kind.is_object:
+            return raw.ZerosLike(x, name=name)
+        if n < CONSTANT_LIMIT:
+            return raw.Const(value=np.zeros(x.shape.as_list(), kind.np), dtype=kind, name=name)
+        shape = int_constant(x.shape.as_list(), name="shape_as_tensor")
+        return raw.Fill(shape, raw.Const(value=np.zeros((), kind.np), dtype=kind), name=name)
 
 
 def ones_of(shape: Tensor, dtype: DType) -> Tensor:
     """Ones of the shape that the vector `shape` says."""
-    return raw.Fill(shape, raw.Const(value=np.ones((), dtype.np), dtype=dtype), name="ones")
+    with name_scope(None, "ones", [shape]) as name:
+        return raw.Fill(shape, raw.Const(value=np.ones((), dtype.np), dtype=dtype), name=name)
 
 
 def dense(grad: Any) -> Tensor:

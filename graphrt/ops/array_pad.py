@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import raw
+from graphrt.core.convert import convert_to_tensor
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample, text
 from graphrt.core.shapes import UNKNOWN, TensorShape, unknown
@@ -72,7 +73,7 @@ def _padded(k: KernelContext, input: Any, paddings: Any, fill: Any, out: Any) ->
 def _inside(op: Any, dy: Any) -> Tensor:
     """The part of `dy` that the input became."""
     x, paddings = op.inputs[0], op.inputs[1]
-    before = raw.Slice(paddings, [0, 0], raw.Pack([rank_of(x), 1], name="stack"))
+    before = raw.Slice(paddings, [0, 0], convert_to_tensor([rank_of(x), 1], name="stack"))
     begin = raw.Reshape(before, [-1])
     return raw.Slice(dense(dy), begin, shape_of(x, begin.dtype.base_dtype))
 

@@ -15,7 +15,7 @@ from graphrt.core.samples import bools, empty, ints, normal, sample, text
 from graphrt.core.shapes import UNKNOWN, TensorShape
 from graphrt.core.signature import Attr
 from graphrt.ops.array_gather import check_indices
-from graphrt.ops.array_nodes import dense, normal_axis, shape_of
+from graphrt.ops.array_nodes import dense, int_constant, normal_axis, shape_of
 from graphrt.ops.broadcasting import cast_to
 
 
@@ -30,11 +30,7 @@ class DynamicPartition:
         rank = len(partitions.sizes)
         if not TensorShape.of(data.with_rank_at_least(rank).sizes[:rank]).is_compatible_with(partitions):  # type: ignore[index]
             raise ValueError(f"data {data} must begin with the shape of partitions, {partitions}")
-        rest, value = data.sizes[rank:], s.value(1)
-        counts: list[int | None] = [None] * num
-        if value is not None and value.size and value.min() >= 0 and value.max() < num:
-            counts = np.bincount(value.ravel(), minlength=num).tolist()
-        return [TensorShape.of((n, *rest)) for n in counts]
+        return [TensorShape.of((None, *data.sizes[rank:]))] * num
 
     def compute(self, k: KernelContext, data: Any, partitions: Any) -> tuple[Any, ...]:
         num, rank = k.attrs["num_partitions"], partitions.ndim
@@ -50,7 +46,8 @@ class DynamicPartition:
     def gradient(self, op: Any, *grads: Any) -> list[Any]:
         data, partitions = op.inputs
         prefix = shape_of(partitions)
-        places = raw.Reshape(raw.Range(0, raw.Prod(prefix, [0]), 1), prefix)
+        count = raw.Prod(prefix, int_constant([0]))
+        places = raw.Reshape(raw.Range(0, count, 1, name="range"), prefix)
         parts = raw.DynamicPartition(places, partitions, num_partitions=op.attrs["num_partitions"])
         made = raw.ParallelDynamicStitch(parts, [dense(g) for g in grads])
         return [raw.Reshape(made, shape_of(data)), None]

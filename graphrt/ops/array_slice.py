@@ -9,6 +9,7 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
+from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import int16, int32
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample
@@ -88,7 +89,7 @@ class Slice:
         # dy with zeros around: as many before as begin says, after it what is left of the shape.
         input, begin = op.inputs[0], op.inputs[1]
         kind = begin.dtype.base_dtype
-        column = raw.Pack([rank_of(input), 1], name="stack")
+        column = convert_to_tensor([rank_of(input), 1], name="stack")
         taken = shape_of(op.outputs[0], kind)
         before = raw.Reshape(begin, column)
         after = raw.Reshape(shape_of(input, kind) - taken - begin, column)
@@ -268,8 +269,9 @@ class StridedSlice:
             vectors = [raw.Cast(v, DstT=int32) for v in vectors]
         known = [constant_value(v) for v in vectors]
         begin, end, strides = (v if c is None else c for v, c in zip(vectors, known))
-        shape = input.shape
-        sizes = np.array(shape.sizes, kind.np) if shape.is_fully_defined() else shape_of(input, kind)
+        shape = shape_of(input, kind)
+        known_shape = constant_value(shape)
+        sizes = shape if known_shape is None else known_shape
         return [
             raw.StridedSliceGrad(sizes, begin, end, strides, dense(dy), **{m: op.attrs[m] for m in MASKS}),
             None,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from graphrt.core import raw
-from graphrt.core.constant_value import constant_value
 from graphrt.core.dtypes import DType, int32
 from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import sample
@@ -68,8 +68,6 @@ def unbroadcast(x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> l
     if gx is None and gy is None:
         return [None, None]
     a, b = x.shape.sizes, y.shape.sizes
-    if a is not None and a == b and None not in a and all(g is None or g.shape.sizes == a for g in (gx, gy)):
-        return [gx, gy]
     x_shape, y_shape = shape_of(x), shape_of(y)
     axes = _static_axes(a, b)
     if axes is None:
@@ -80,6 +78,20 @@ def unbroadcast(x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> l
     if gy is not None and (axes[1] or len(b) < len(a)):  # type: ignore[arg-type]
         gy = _sum_to(gy, axes[1], y_shape)
     return [gx, gy]
+
+
+def sum_to_shapes(x: Tensor, y: Tensor, slopes: Callable[[], tuple[Tensor, Tensor]], dz: Tensor) -> list[Tensor | None]:
+    """The gradients of a broadcasting op's operands from its slopes by each, summed by BroadcastGradientArgs in any case."""
+    x_shape, y_shape = shape_of(x), shape_of(y)
+    x_axes, y_axes = raw.BroadcastGradientArgs(x_shape, y_shape)
+    by_x, by_y = slopes()
+    return [raw.Reshape(raw.Sum(by_x * dz, x_axes), x_shape), raw.Reshape(raw.Sum(by_y * dz, y_axes), y_shape)]
+
+
+def none_broadcasts(x: Tensor, y: Tensor, dz: Tensor) -> bool:
+    """Whether x, y and their op's output gradient have one shape, wholly known: nothing is to be summed."""
+    sizes = x.shape.sizes
+    return sizes is not None and sizes == y.shape.sizes == dz.shape.sizes and None not in sizes
 
 
 def _static_axes(a: Any, b: Any) -> tuple[list[int], list[int]] | None:
@@ -113,21 +125,6 @@ def shape_of(x: Tensor, dtype: DType = int32) -> Tensor:
     if sizes is not None and None not in sizes:
         return raw.Const(value=np.array(sizes, dtype.np), dtype=dtype, name="Shape")
     return raw.Shape(x, out_type=dtype)
-
-
-def kept_shape(x: Tensor, axes: Tensor) -> Any:
-    """The shape that reducing `x` over `axes` gives with keep_dims: an array where it is known, else a tensor."""
-    sizes, known = x.shape.sizes, constant_value(axes)
-    if sizes is not None and None not in sizes and known is not None:
-        made = np.array(sizes, np.int32)
-        made[known.astype(np.int64)] = 1
-        return made
-    shape = shape_of(x)
-    axes = cast_to(axes, int32)
-    rank = raw.Size(shape)
-    axes = raw.Reshape((axes + rank) % rank, [-1])
-    ones = raw.Fill(raw.Shape(axes), 1)
-    return raw.DynamicStitch([raw.Range(0, rank, 1), axes], [shape, ones])
 
 
 def conj(x: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ from graphrt.core.shapes import TensorShape
 
 @op("Assert(condition: bool, data: T)", T="list(type) >= 1", summarize="int = 3")
 class Assert:
-    """InvalidArgumentError with the first `summarize` elements of each of `data` (-1: all) where `condition` is False."""
+    """InvalidArgumentError with the first `summarize` elements of each of `data` (-1: all) where `condition`
+    is False."""
 
     stateful = True
     host_inputs = ALL
@@ -31,8 +32,16 @@ class Assert:
             raise InvalidArgumentError(None, None, f"assertion failed: {shown}")
         return ()
 
-    samples = [program(lambda tf: [tf.Assert(tf.constant(True), [tf.constant([1, 2])])]),
-               program(lambda tf: [tf.raw_ops.Assert(condition=tf.constant(True), data=[tf.constant(1.5), tf.constant("x")], summarize=1)])]
+    samples = [
+        program(lambda tf: [tf.Assert(tf.constant(True), [tf.constant([1, 2])])]),
+        program(
+            lambda tf: [
+                tf.raw_ops.Assert(
+                    condition=tf.constant(True), data=[tf.constant(1.5), tf.constant("x")], summarize=1
+                )
+            ]
+        ),
+    ]
 
 
 def summary(value: Any, limit: int) -> str:
@@ -60,7 +69,9 @@ def _rows(shape: tuple[int, ...], elements: Any, limit: int) -> str:
             return "".join(parts)
         taken = min(shape[depth], left[0])
         left[0] -= taken
-        return " ".join(next(elements) for _ in range(taken)) + ("..." if depth and taken < shape[depth] else "")
+        return " ".join(next(elements) for _ in range(taken)) + (
+            "..." if depth and taken < shape[depth] else ""
+        )
 
     return axis(0)
 
@@ -70,7 +81,11 @@ def _element(item: Any) -> str:
         return item.decode(errors="replace")
     if isinstance(item, (bool, np.bool_)):
         return str(int(item))
-    if isinstance(item, (np.floating, float)) or getattr(item, "dtype", None) is not None and item.dtype.kind == "V":
+    if (
+        isinstance(item, (np.floating, float))
+        or getattr(item, "dtype", None) is not None
+        and item.dtype.kind == "V"
+    ):
         return _float(item)
     if isinstance(item, (int, np.integer)):
         return str(int(item))

@@ -11,6 +11,7 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, normal, sample
 from graphrt.core.shapes import TensorShape, broadcast
 from graphrt.core.tensor import Tensor
+from graphrt.ops.array_nodes import zeros_of
 from graphrt.ops.broadcasting import unbroadcast
 
 _REAL_OF: dict[str, Any] = {"T": "type in {complex64,complex128} = complex64", "Tout": "type in {float,double} = float"}
@@ -86,8 +87,9 @@ class ComplexAbs(_Part):
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         x = op.inputs[0]
-        as_complex = raw.Complex(dy, raw.ZerosLike(dy), Tout=x.dtype.base_dtype)
-        return raw.DivNoNan(as_complex * x, raw.Complex(op.outputs[0], raw.ZerosLike(dy), Tout=x.dtype.base_dtype))
+        kind, y = x.dtype.base_dtype, op.outputs[0]
+        upper = raw.Complex(dy, zeros_of(dy), Tout=kind) * x
+        return raw.DivNoNan(upper, raw.Complex(y, zeros_of(y), Tout=kind), name="div_no_nan")
 
     samples = [*_SAMPLES, sample(np.array([3 + 4j, 0], np.complex64), why="the gradient at 0 is 0")]
 

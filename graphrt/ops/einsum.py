@@ -133,11 +133,12 @@ class Einsum:
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
         equation = parse_equation(op.attrs["equation"].decode())
+        shapes = [shape_of(t) for t in op.inputs]
         if len(op.inputs) == 1:
-            return [_gradient(op.inputs[0], None, equation.inputs[0], (), equation.output, dy)]
+            return [_gradient(op.inputs[0], None, equation.inputs[0], (), equation.output, dy, shapes[0])]
         x, y = op.inputs
         a, b = equation.inputs
-        return [_gradient(x, y, a, b, equation.output, dy), _gradient(y, x, b, a, equation.output, dy)]
+        return [_gradient(x, y, a, b, equation.output, dy, shapes[0]), _gradient(y, x, b, a, equation.output, dy, shapes[1])]
 
     samples = [sample([normal(3, 4), normal(4, 5)], equation="ij,jk->ik"), sample([normal(2, 3, 4), normal(2, 4, 5)], equation="bij,bjk->bik"),
                sample([normal(3, 4)], equation="ij->ji"), sample([normal(3, 4)], equation="ij->i"), sample([normal(3, 3)], equation="ii->i"),
@@ -212,8 +213,9 @@ def _arrange(x: Any, labels: tuple[str, ...], output: tuple[str, ...]) -> Any:
     return made
 
 
-def _gradient(x: Tensor, y: Tensor | None, a: tuple[str, ...], b: tuple[str, ...], output: tuple[str, ...], dy: Tensor) -> Tensor:
-    """The gradient of the operand `x` (labels a), beside the other operand `y` (labels b)."""
+def _gradient(x: Tensor, y: Tensor | None, a: tuple[str, ...], b: tuple[str, ...], output: tuple[str, ...], dy: Tensor,
+              shape: Tensor) -> Tensor:
+    """The gradient of the operand `x` (labels a, `shape` as a tensor), beside the other operand `y` (labels b)."""
     if ELLIPSIS in output and ELLIPSIS not in a:
         # x has none of the axes that '...' stands for: as if it had broadcast along all of them.
         a = (*a, ELLIPSIS)
@@ -229,16 +231,16 @@ def _gradient(x: Tensor, y: Tensor | None, a: tuple[str, ...], b: tuple[str, ...
     else:
         made = raw.Einsum([dy, conj(y)], equation=_text([output, b], target))
     if ELLIPSIS in b and ELLIPSIS in target or ELLIPSIS in output and ELLIPSIS in target:
-        made = _sum_ellipsis(x, a, made, target)
+        made = _sum_ellipsis(x, a, made, target, shape)
     elif ELLIPSIS in a and ELLIPSIS not in target:
         raise ValueError(f"einsum: the gradient of '{_text([a, b], output)}', which sums over '...', is not defined: name the axes")
     if target != a:
-        made = _repeat(x, a, known, made)
+        made = _repeat(x, a, known, made, shape)
     made.set_shape(x.shape)
     return made
 
 
-def _sum_ellipsis(x: Tensor, a: tuple[str, ...], made: Tensor, target: tuple[str, ...]) -> Tensor:
+def _sum_ellipsis(x: Tensor, a: tuple[str, ...], made: Tensor, target: tuple[str, ...], shape: Tensor) -> Tensor:
     """`made`, whose '...' has the broadcast sizes, summed to the sizes that x has there."""
     at, after = target.index(ELLIPSIS), len(target) - target.index(ELLIPSIS) - 1
     x_at, x_after = a.index(ELLIPSIS), len(a) - a.index(ELLIPSIS) - 1
@@ -251,22 +253,21 @@ def _sum_ellipsis(x: Tensor, a: tuple[str, ...], made: Tensor, target: tuple[str
     def middle(shape: Tensor, begin: int, end: int) -> Tensor:
         return raw.StridedSlice(shape, [begin], [-end], [1], end_mask=0 if end else 1)
 
-    whole_shape, own_shape = middle(raw.Shape(made), at, after), middle(shape_of(x), x_at, x_after)
+    whole_shape, own_shape = middle(raw.Shape(made), at, after), middle(shape, x_at, x_after)
     axes = raw.BroadcastGradientArgs(own_shape, whole_shape)[0]
     summed = raw.Sum(made, axes + at, keep_dims=True)
-    shape = raw.Shape(summed)
-    parts = [raw.StridedSlice(shape, [0], [at], [1]), own_shape]
+    summed_shape = raw.Shape(summed)
+    parts = [raw.StridedSlice(summed_shape, [0], [at], [1]), own_shape]
     if after:
-        parts.append(raw.StridedSlice(shape, [-after], [0], [1], end_mask=1))
+        parts.append(raw.StridedSlice(summed_shape, [-after], [0], [1], end_mask=1))
     return raw.Reshape(summed, raw.ConcatV2(parts, 0))
 
 
-def _repeat(x: Tensor, a: tuple[str, ...], known: tuple[str, ...], made: Tensor) -> Tensor:
+def _repeat(x: Tensor, a: tuple[str, ...], known: tuple[str, ...], made: Tensor, shape: Tensor) -> Tensor:
     """`made` (labels known) repeated along the labels of `a` that it lacks."""
     if ELLIPSIS in a and x.shape.rank is None:
         raise ValueError("einsum: the gradient of an equation with '...' and a summed label needs an input of known rank")
     distinct = tuple(dict.fromkeys(a))
-    shape = shape_of(x)
     width = 0 if ELLIPSIS not in a else len(x.shape.sizes) - len(a) + 1  # type: ignore[arg-type]
     where: dict[str, list[int]] = {}
     at = 0

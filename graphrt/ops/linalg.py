@@ -15,7 +15,7 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import normal, sample
 from graphrt.core.shapes import UNKNOWN, TensorShape, broadcast
 from graphrt.core.tensor import Tensor
-from graphrt.ops.broadcasting import cast_to, shape_of
+from graphrt.ops.broadcasting import cast_to, conj, shape_of
 
 LAPACK_TYPES = (float64, float32, half, *COMPLEX)
 
@@ -58,8 +58,10 @@ def turned(x: Tensor) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor, adj_a: bool = False, adj_b: bool = False) -> Tensor:
-    """a b, of batches."""
-    return raw.BatchMatMulV2(a, b, adj_x=adj_a, adj_y=adj_b)
+    """a b, of matrices or batches of them."""
+    if a.shape.rank == 2 and b.shape.rank == 2:
+        return raw.MatMul(conj(a) if adj_a else a, conj(b) if adj_b else b, transpose_a=adj_a, transpose_b=adj_b)
+    return raw.BatchMatMulV2(a, b, adj_x=adj_a, adj_y=adj_b, name="MatMul")
 
 
 class Square:
@@ -118,8 +120,8 @@ class MatrixDeterminant:
         return np.asarray(np.linalg.det(wide(input))).astype(k.dtype, copy=False)
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        determinant = op.outputs[0]
-        return _scaled(dy * determinant, raw.MatrixInverse(op.inputs[0], adjoint=True))
+        inverse = raw.MatrixInverse(op.inputs[0], adjoint=True)
+        return _scaled(dy * op.outputs[0], inverse)
 
     samples = [sample(well_posed(3, 3)), sample(well_posed(2, 4, 4)), sample(well_posed(3, 3, dtype="complex64"), gradient=False),
                sample(np.zeros((0, 0), np.float32), gradient=False)]
@@ -127,7 +129,7 @@ class MatrixDeterminant:
 
 def _scaled(factors: Tensor, matrices: Tensor) -> Tensor:
     """A factor for each matrix, times it."""
-    shape = raw.ConcatV2([raw.Shape(factors), np.array([1, 1], np.int32)], 0)
+    shape = raw.ConcatV2([shape_of(factors), np.array([1, 1], np.int32)], 0, name="concat")
     return raw.Reshape(factors, shape) * matrices
 
 
@@ -147,7 +149,8 @@ class LogMatrixDeterminant:
         return np.asarray(sign).astype(k.dtype), np.asarray(log).astype(k.dtype)
 
     def gradient(self, op: Any, d_sign: Tensor, d_log: Tensor) -> Tensor:
-        return _scaled(d_log, raw.MatrixInverse(op.inputs[0], adjoint=True))
+        inverse = raw.MatrixInverse(op.inputs[0], adjoint=True)
+        return _scaled(d_log, inverse)
 
     samples = [sample(well_posed(3, 3)), sample(-well_posed(2, 3, 3)), sample(well_posed(3, 3, dtype="float64")),
                sample(np.zeros((0, 0), np.float32), gradient=False)]

@@ -10,10 +10,12 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.dtypes import COMPLEX, FLOATS, INTEGERS, bfloat16, float32, float64, half, int8, int16, int32, int64, string
 from graphrt.core.dtypes import uint8
+from graphrt.core.graph import name_scope
 from graphrt.core.registry import KernelContext, op
 from graphrt.core.samples import empty, ints, normal, positive, sample, text
 from graphrt.core.tensor import Tensor
-from graphrt.ops.broadcasting import conj, unbroadcast
+from graphrt.ops.array_nodes import zeros_of
+from graphrt.ops.broadcasting import conj, none_broadcasts, shape_of, sum_to_shapes, unbroadcast
 from graphrt.ops.elementwise import Elementwise
 
 _PAIRS = [sample(normal(3, 4), normal(3, 4)), sample(normal(3, 4), normal(4), why="broadcasts"),
@@ -40,7 +42,7 @@ class Add(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return unbroadcast(x, y, dz, dz)
+        return [dz, dz] if none_broadcasts(x, y, dz) else unbroadcast(x, y, dz, dz)
 
     samples = [*_PAIRS, sample(text("a", "b"), text("c"), gradient=False)]
 
@@ -53,7 +55,7 @@ class AddV2(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return unbroadcast(x, y, dz, dz)
+        return [dz, dz] if none_broadcasts(x, y, dz) else unbroadcast(x, y, dz, dz)
 
     samples = _PAIRS
 
@@ -66,7 +68,7 @@ class Sub(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return unbroadcast(x, y, dz, -dz)
+        return [dz, -dz] if none_broadcasts(x, y, dz) else unbroadcast(x, y, dz, -dz)
 
     samples = _PAIRS
 
@@ -79,6 +81,8 @@ class Mul(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
+        if dz.dtype.base_dtype in (int32, float32) and none_broadcasts(x, y, dz):
+            return [raw.Mul(dz, y), raw.Mul(dz, x)]
         return unbroadcast(x, y, raw.Mul(dz, conj(y)), raw.Mul(conj(x), dz))
 
     samples = _PAIRS
@@ -226,7 +230,10 @@ class DivNoNan(Elementwise):
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
         x_, y_ = conj(x), conj(y)
-        divide = raw.DivNoNan
+
+        def divide(a: Tensor, b: Tensor) -> Tensor:
+            return raw.DivNoNan(a, b, name="div_no_nan")
+
         return unbroadcast(x, y, divide(dz, y_), dz * divide(divide(-x_, y_), y_))
 
     samples = [*_QUOTIENTS, sample(_ANYTHING, _ZEROS, gradient=False), sample(np.float32(np.nan), np.float32(0), gradient=False)]
@@ -240,7 +247,8 @@ class MulNoNan(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return unbroadcast(x, y, raw.MulNoNan(dz, y), raw.MulNoNan(x, dz))
+        gx, gy = raw.MulNoNan(dz, y), raw.MulNoNan(x, dz)
+        return [gx, gy] if none_broadcasts(x, y, dz) else unbroadcast(x, y, gx, gy)
 
     samples = [*_QUOTIENTS[:4], sample(_ANYTHING, _ZEROS, gradient=False), sample(np.float32(np.nan), np.float32(0), gradient=False)]
 
@@ -269,8 +277,8 @@ class Pow(Elementwise):
         gx = dz * y_ * raw.Pow(x_, y_ - 1)
         # log of the base, but 0 where there is none: the base is 0, or negative and real.
         has_log = raw.NotEqual(x_, 0) if x.dtype.is_complex else x_ > 0
-        safe = raw.Select(has_log, x_, raw.OnesLike(x))
-        log = raw.Select(has_log, raw.Log(safe), raw.ZerosLike(x))
+        safe = raw.Select(has_log, x_, ones_like(x))
+        log = raw.Select(has_log, raw.Log(safe), zeros_of(x))
         return unbroadcast(x, y, gx, dz * conj(z) * log)
 
     samples = [sample(positive(3, 4), normal(4)), sample(positive(2, 1), normal(3)), sample(positive(), normal()),
@@ -278,6 +286,13 @@ class Pow(Elementwise):
                sample(np.float32([0.0, 0.0, 2.0]), np.float32([2.0, 1.0, 0.0]), why="a base of 0"),
                sample(positive(3, dtype="complex64"), normal(3, dtype="complex64"), rtol=1e-4),
                sample(positive(3, dtype="half"), normal(3, dtype="half"), gradient=False)]
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Ones of the shape and dtype of `x`."""
+    with name_scope(None, "ones_like", [x]) as scope:
+        kind = x.dtype.base_dtype
+        return raw.Fill(shape_of(x), raw.Const(value=np.ones((), kind.np), dtype=kind), name=scope)
 
 
 class _Extreme(Elementwise):
@@ -292,7 +307,7 @@ class _Extreme(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        zeros = raw.ZerosLike(dz)
+        zeros = zeros_of(dz)
         takes_x = getattr(raw, self.taken)(x, y)
         return unbroadcast(x, y, raw.SelectV2(takes_x, dz, zeros), raw.SelectV2(takes_x, zeros, dz))
 
@@ -324,9 +339,9 @@ class SquaredDifference(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        gx = raw.Mul(2.0 * dz, raw.Sub(x, y))
-        gx, gy = unbroadcast(x, y, gx, gx)
-        return [gx, -gy]  # type: ignore[operator]
+        two = raw.Const(value=np.array(2, dz.dtype.np), dtype=dz.dtype.base_dtype, name="scalar")
+        gx = raw.Mul(two, dz) * (x - y)
+        return unbroadcast(x, y, gx, -gx)
 
     samples = [*_PAIRS[:5], sample(ints(4), ints(4)), sample(normal(3, dtype="complex64"), normal(3, dtype="complex64")), *_PAIRS[-2:]]
 
@@ -341,7 +356,11 @@ class _ZeroTimes(Elementwise):
 
 def _not_zero(x: Tensor) -> Tensor:
     """1 where x is not 0, else 0."""
-    return raw.Cast(raw.NotEqual(x, raw.Cast(0.0, DstT=x.dtype.base_dtype)), DstT=x.dtype.base_dtype)
+    kind = x.dtype.base_dtype
+    with name_scope(None, "Cast") as scope:
+        zero = raw.Const(value=np.array(0, np.float32), dtype=float32, name="x")
+        zero = zero if kind is float32 else raw.Cast(zero, DstT=kind, name=scope)
+    return raw.Cast(raw.NotEqual(x, zero), DstT=kind)
 
 
 @op("Xdivy(x: T, y: T) -> z: T", T=(half, bfloat16, float32, float64, *COMPLEX))
@@ -352,9 +371,7 @@ class Xdivy(_ZeroTimes):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        by_x = raw.Xdivy(_not_zero(x), y)
-        by_y = raw.Xdivy(-x, raw.Square(y))
-        return unbroadcast(x, y, by_x * dz, by_y * dz)
+        return sum_to_shapes(x, y, lambda: (raw.Xdivy(_not_zero(x), y), raw.Xdivy(-x, y ** 2)), dz)
 
 
 @op("Xlogy(x: T, y: T) -> z: T", T=(half, bfloat16, float32, float64, *COMPLEX))
@@ -365,7 +382,7 @@ class Xlogy(_ZeroTimes):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return unbroadcast(x, y, raw.Xlogy(_not_zero(x), y) * dz, raw.Xdivy(x, y) * dz)
+        return sum_to_shapes(x, y, lambda: (raw.Xlogy(_not_zero(x), y), raw.Xdivy(x, y)), dz)
 
 
 @op("Xlog1py(x: T, y: T) -> z: T", T=(half, bfloat16, float32, float64, *COMPLEX))
@@ -376,7 +393,7 @@ class Xlog1py(_ZeroTimes):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return unbroadcast(x, y, raw.Xlog1py(_not_zero(x), y) * dz, raw.Xdivy(x, y + 1.0) * dz)
+        return sum_to_shapes(x, y, lambda: (raw.Xlog1py(_not_zero(x), y), raw.Xdivy(x, y + 1.0)), dz)
 
 
 @op("NextAfter(x1: T, x2: T) -> output: T", T="type in {double,float} = float")
@@ -387,6 +404,6 @@ class NextAfter(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return unbroadcast(x, y, raw.Mul(raw.OnesLike(x), dz), raw.Mul(raw.ZerosLike(y), dz))
+        return sum_to_shapes(x, y, lambda: (raw.OnesLike(x), raw.ZerosLike(y)), dz)
 
     samples = [sample(normal(3, 4), normal(4)), sample(np.float32([0, 0]), np.float32([1, -1]), gradient=False)]

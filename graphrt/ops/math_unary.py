@@ -12,6 +12,7 @@ from graphrt.core.dtypes import COMPLEX, FLOATS, INTEGERS, int8, int16, int32, i
 from graphrt.core.registry import KernelContext, op
 from graphrt.core.samples import empty, ints, normal, positive, sample, uniform
 from graphrt.core.tensor import Tensor
+from graphrt.ops.array_nodes import zeros_of
 from graphrt.ops.broadcasting import conj
 from graphrt.ops.elementwise import Elementwise
 
@@ -62,7 +63,7 @@ class Sign(Elementwise):
     expression = "sign(x)"
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return raw.ZerosLike(op.inputs[0])
+        return zeros_of(op.inputs[0])
 
     samples = [*smooth(normal(3, 4)), sample(ints(6, low=-5, high=5)), sample(normal(3, dtype="complex64"))]
 

@@ -150,7 +150,7 @@ class _Batched:
             if op.type == "BatchMatMulV3":
                 # In the widest of the three dtypes; the gradient has its operand's.
                 return raw.BatchMatMulV3(a, b, adj_x=adj_a, adj_y=adj_b, Tout=op.inputs[of].dtype.base_dtype, **flags[of])
-            return getattr(raw, op.type)(a, b, adj_x=adj_a, adj_y=adj_b, **flags[of])
+            return getattr(raw, op.type)(a, b, adj_x=adj_a, adj_y=adj_b, name="MatMul", **flags[of])
 
         adj_x, adj_y = op.attrs["adj_x"], op.attrs["adj_y"]
         gx = product(y, dy, adj_y, True, 0) if adj_x else product(dy, y, False, not adj_y, 0)
@@ -172,7 +172,7 @@ def _sum_batches(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor) -> list[Tensor | 
     if a is not None and b is not None and a[:-2] == b[:-2] and None not in a[:-2]:
         return [gx, gy]
     shapes = shape_of(x), shape_of(y)
-    batches = [raw.StridedSlice(s, [0], [-2], [1], begin_mask=1) for s in shapes]
+    batches = [s[:-2] for s in shapes]
     axes = raw.BroadcastGradientArgs(*batches)
     return [raw.Reshape(raw.Sum(g, r), s) for g, r, s in zip((gx, gy), axes, shapes)]
 

@@ -127,7 +127,7 @@ class _MatrixDiag(_Align):
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         zero = np.zeros((), dy.dtype.np)
-        return [self.sibling(op, "MatrixDiagPart")(dy, op.inputs[1], zero, **self.again(op)), None, None, None, None]
+        return [self.sibling(op, "MatrixDiagPart")(dy, op.inputs[1], zero, name="diag_part", **self.again(op)), None, None, None, None]
 
     cpu_only = True
     samples = [sample(normal(2, 3), 0, -1, -1, np.float32(0)), sample(normal(3), 1, -1, -1, np.float32(9)), sample(normal(2, 3), -1, -1, -1, np.float32(0)),
@@ -165,9 +165,10 @@ class _MatrixDiagPart(_Align):
         x, k = op.inputs[:2]
         sizes = x.shape.sizes
         if sizes is not None and None not in sizes[-2:]:
-            made = self.sibling(op, "MatrixDiag")(dy, k, np.int32(sizes[-2]), np.int32(sizes[-1]), np.zeros((), dy.dtype.np), **self.again(op))
+            made = self.sibling(op, "MatrixDiag")(dy, k, np.int32(sizes[-2]), np.int32(sizes[-1]), np.zeros((), dy.dtype.np), name="diag",
+                                                    **self.again(op))
         else:
-            made = self.sibling(op, "MatrixSetDiag")(raw.ZerosLike(x), dy, k, **self.again(op))
+            made = self.sibling(op, "MatrixSetDiag")(raw.ZerosLike(x), dy, k, name="set_diag", **self.again(op))
         return [made, None, None]
 
     cpu_only = True
@@ -205,8 +206,8 @@ class _MatrixSetDiag(_Align):
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         diagonal, k = op.inputs[1:]
-        to_input = self.sibling(op, "MatrixSetDiag")(dy, raw.ZerosLike(diagonal), k, **self.again(op))
-        to_diagonal = self.sibling(op, "MatrixDiagPart")(dy, k, np.zeros((), dy.dtype.np), **self.again(op))
+        to_input = self.sibling(op, "MatrixSetDiag")(dy, raw.ZerosLike(diagonal), k, name="set_diag", **self.again(op))
+        to_diagonal = self.sibling(op, "MatrixDiagPart")(dy, k, np.zeros((), dy.dtype.np), name="diag_part", **self.again(op))
         return [to_input, to_diagonal, None]
 
     cpu_only = True

@@ -22,20 +22,33 @@ from graphrt.ops.elementwise import Elementwise
 _SCALE, _SCALE_ALPHA = 1.0507009873554804934193349852946, 1.7580993408473768599402175208123
 _T_FLOAT_DEFAULT = Attr("T", "type", allowed=FLOATS, default=float32)
 
-_EDGES = np.array([-np.inf, -1e30, -100.0, -20.0, -1.0, -1e-3, -0.0, 0.0, 1e-3, 1.0, 6.0, 20.0, 100.0, 1e30, np.inf], np.float32)
+_EDGES = np.array(
+    [-np.inf, -1e30, -100.0, -20.0, -1.0, -1e-3, -0.0, 0.0, 1e-3, 1.0, 6.0, 20.0, 100.0, 1e30, np.inf],
+    np.float32,
+)
 
 
 def _unary_samples(*more: Sample) -> list[Sample]:
-    return [sample(normal(3, 4) * 3), sample(normal()), sample(empty(0, 2)), sample(normal(2, 1, 3, dtype="float64") * 5),
-            sample(_EDGES, why="infinities and flat ends", gradient=False), sample(normal(7, dtype="half"), gradient=False),
-            sample(normal(7, dtype="bfloat16"), gradient=False), *more]
+    return [
+        sample(normal(3, 4) * 3),
+        sample(normal()),
+        sample(empty(0, 2)),
+        sample(normal(2, 1, 3, dtype="float64") * 5),
+        sample(_EDGES, why="infinities and flat ends", gradient=False),
+        sample(normal(7, dtype="half"), gradient=False),
+        sample(normal(7, dtype="bfloat16"), gradient=False),
+        *more,
+    ]
 
 
 def _grad_samples(**attrs: Any) -> list[Sample]:
-    return [sample(normal(3, 4), normal(3, 4) * 3, **attrs), sample(normal(), normal(), **attrs),
-            sample(empty(0, 2), empty(0, 2), **attrs),
-            sample(normal(5, dtype="float64"), normal(5, dtype="float64"), **attrs),
-            sample(normal(5, dtype="bfloat16"), normal(5, dtype="bfloat16"), gradient=False, **attrs)]
+    return [
+        sample(normal(3, 4), normal(3, 4) * 3, **attrs),
+        sample(normal(), normal(), **attrs),
+        sample(empty(0, 2), empty(0, 2), **attrs),
+        sample(normal(5, dtype="float64"), normal(5, dtype="float64"), **attrs),
+        sample(normal(5, dtype="bfloat16"), normal(5, dtype="bfloat16"), gradient=False, **attrs),
+    ]
 
 
 class _Gradient(Elementwise):
@@ -55,8 +68,11 @@ class Relu(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.ReluGrad(dy, op.outputs[0])
 
-    samples = _unary_samples(sample(ints(9, low=-5, high=5)), sample(ints(4, dtype="uint8")),
-                             sample(np.array([np.nan, 1.0], np.float32), gradient=False, why="NaN stays"))
+    samples = _unary_samples(
+        sample(ints(9, low=-5, high=5)),
+        sample(ints(4, dtype="uint8")),
+        sample(np.array([np.nan, 1.0], np.float32), gradient=False, why="NaN stays"),
+    )
 
 
 @op("ReluGrad(gradients: T, features: T) -> backprops: T", T=REAL)
@@ -113,10 +129,19 @@ class LeakyRelu(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.LeakyReluGrad(dy, op.inputs[0], alpha=op.attrs["alpha"])
 
-    samples = [*_unary_samples(), sample(normal(5), alpha=0.0), sample(normal(5), alpha=1.5), sample(normal(5), alpha=-0.5)]
+    samples = [
+        *_unary_samples(),
+        sample(normal(5), alpha=0.0),
+        sample(normal(5), alpha=1.5),
+        sample(normal(5), alpha=-0.5),
+    ]
 
 
-@op("LeakyReluGrad(gradients: T, features: T) -> backprops: T", alpha="float = 0.20000000298023224", T=_T_FLOAT_DEFAULT)
+@op(
+    "LeakyReluGrad(gradients: T, features: T) -> backprops: T",
+    alpha="float = 0.20000000298023224",
+    T=_T_FLOAT_DEFAULT,
+)
 class LeakyReluGrad(_Gradient):
     """`gradients` where features > 0, else alpha * gradients."""
 

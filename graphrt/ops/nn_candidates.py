@@ -38,7 +38,8 @@ class _Words:
         return self.word()
 
     def below(self, n: int, bits: int) -> int:
-        """A whole number in [0, n) from one word (`bits` 32) or two (64): values that would skew it are drawn again."""
+        """A whole number in [0, n) from one word (`bits` 32) or two (64): values that would skew it are drawn
+        again."""
         if n & (n - 1) == 0:
             return self._bits(bits) & (n - 1)
         first = (2**bits - 1) % n + 1
@@ -61,7 +62,8 @@ class _Words:
 
 
 class _Sampler:
-    """A distribution over [0, range): `draw(words)` gives a value, `probability(values)` each value's, as float32."""
+    """A distribution over [0, range): `draw(words)` gives a value, `probability(values)` each value's, as
+    float32."""
 
     def __init__(self, range_max: int) -> None:
         self.range_max = range_max
@@ -96,7 +98,8 @@ class _Uniform(_Sampler):
 
 
 class _LogUniform(_Sampler):
-    """P(k) = log((k + 2) / (k + 1)) / log(range + 1): near Zipf's law, for classes sorted by falling frequency."""
+    """P(k) = log((k + 2) / (k + 1)) / log(range + 1): near Zipf's law, for classes sorted by falling
+    frequency."""
 
     def __init__(self, range_max: int) -> None:
         super().__init__(range_max)
@@ -133,7 +136,8 @@ class _Learned(_Sampler):
 
 
 class _Fixed(_Sampler):
-    """Classes of given weights, by the alias method: each place has a class and an alternative for the rest of its share."""
+    """Classes of given weights, by the alias method: each place has a class and an alternative for the rest
+    of its share."""
 
     def __init__(self, weights: np.ndarray) -> None:
         super().__init__(weights.size)
@@ -201,29 +205,43 @@ class _CandidateSampler:
     def compute(self, k: KernelContext, true_classes: np.ndarray) -> tuple[Any, ...]:
         attrs = k.attrs
         if true_classes.ndim != 2:
-            raise InvalidArgumentError(None, None, f"true_classes must be a matrix, and its shape is {list(true_classes.shape)}")
+            raise InvalidArgumentError(
+                None, None, f"true_classes must be a matrix, and its shape is {list(true_classes.shape)}"
+            )
         if true_classes.shape[1] != attrs["num_true"]:
-            raise InvalidArgumentError(None, None, f"true_classes must have num_true columns, expected: {true_classes.shape[1]} "
-                                       f"was: {attrs['num_true']}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"true_classes must have num_true columns, expected: {true_classes.shape[1]} "
+                f"was: {attrs['num_true']}",
+            )
         node = k.state(lambda: _Node(k, self.sampler(attrs)))
         count, sampler = attrs["num_sampled"], node.sampler
         if attrs["unique"] and count > sampler.range_max:
-            raise InvalidArgumentError(None, None, f"Sampler's range is too small: {count} different candidates of "
-                                       f"{sampler.range_max}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Sampler's range is too small: {count} different candidates of {sampler.range_max}",
+            )
         outside = true_classes[(true_classes < 0) | (true_classes >= sampler.range_max)]
         if outside.size:
-            raise InvalidArgumentError(None, None, f"`true_candidate` out of range [0, {sampler.range_max}), received {outside[0]}")
+            raise InvalidArgumentError(
+                None, None, f"`true_candidate` out of range [0, {sampler.range_max}), received {outside[0]}"
+            )
         with node.lock:
             words = _Words(node.generator.reserve(count * _WORDS_PER_CANDIDATE // 4))
             drawn, tries = sampler.batch(words, count, attrs["unique"])
             sampled = np.array(drawn, np.int64)
-            expected = [_expected_count(sampler.probability(v), count, tries) for v in (true_classes, sampled)]
+            expected = [
+                _expected_count(sampler.probability(v), count, tries) for v in (true_classes, sampled)
+            ]
             sampler.saw(true_classes)
         return sampled, *expected
 
 
 def _expected_count(probability: np.ndarray, count: int, tries: int) -> np.ndarray:
-    """How often a class is expected in the sample: with unique candidates, the chance that one of `tries` draws is it."""
+    """How often a class is expected in the sample: with unique candidates, the chance that one of `tries`
+    draws is it."""
     if tries == count:
         return probability * np.float32(count)
     return -np.expm1(np.float32(tries) * np.log1p(-probability))
@@ -231,8 +249,11 @@ def _expected_count(probability: np.ndarray, count: int, tries: int) -> np.ndarr
 
 def _draws(name: str, **attrs: Any) -> Any:
     """A program that draws three times from the sampler `name`: seeded, so that TensorFlow draws the same."""
+
     def build(tf: Any) -> list[Any]:
-        made = getattr(tf.raw_ops, name)(true_classes=tf.constant([[1, 2], [3, 4]], tf.int64), num_true=2, seed=3, seed2=4, **attrs)
+        made = getattr(tf.raw_ops, name)(
+            true_classes=tf.constant([[1, 2], [3, 4]], tf.int64), num_true=2, seed=3, seed2=4, **attrs
+        )
         return [list(made)] * 3
 
     return program(build, rtol=1e-5)
@@ -240,17 +261,24 @@ def _draws(name: str, **attrs: Any) -> Any:
 
 _COMMON = dict(num_true="int >= 1", num_sampled="int >= 1", unique="bool")
 _SEEDS = dict(seed="int = 0", seed2="int = 0")
-_OUTPUTS = "(true_classes: int64) -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float"
+_OUTPUTS = (
+    "(true_classes: int64) -> sampled_candidates: int64, true_expected_count: float, "
+    "sampled_expected_count: float"
+)
 
 
 @op("LogUniformCandidateSampler" + _OUTPUTS, **_COMMON, range_max="int >= 1", **_SEEDS)
 class LogUniformCandidateSampler(_CandidateSampler):
-    """Candidates of an approximately log-uniform (Zipfian) distribution, and the expected counts of them and the true classes."""
+    """Candidates of an approximately log-uniform (Zipfian) distribution, and the expected counts of them and
+    the true classes."""
 
     def sampler(self, attrs: dict[str, Any]) -> _Sampler:
         return _LogUniform(attrs["range_max"])
 
-    samples = [_draws("LogUniformCandidateSampler", num_sampled=7, unique=unique, range_max=1000) for unique in (True, False)]
+    samples = [
+        _draws("LogUniformCandidateSampler", num_sampled=7, unique=unique, range_max=1000)
+        for unique in (True, False)
+    ]
 
 
 @op("UniformCandidateSampler" + _OUTPUTS, **_COMMON, range_max="int >= 1", **_SEEDS)
@@ -260,7 +288,11 @@ class UniformCandidateSampler(_CandidateSampler):
     def sampler(self, attrs: dict[str, Any]) -> _Sampler:
         return _Uniform(attrs["range_max"])
 
-    samples = [_draws("UniformCandidateSampler", num_sampled=7, unique=unique, range_max=n) for unique in (True, False) for n in (16, 21)]
+    samples = [
+        _draws("UniformCandidateSampler", num_sampled=7, unique=unique, range_max=n)
+        for unique in (True, False)
+        for n in (16, 21)
+    ]
 
 
 class _LearnedUnigram(_CandidateSampler):
@@ -270,9 +302,13 @@ class _LearnedUnigram(_CandidateSampler):
 
 @op("LearnedUnigramCandidateSampler" + _OUTPUTS, **_COMMON, range_max="int >= 1", **_SEEDS)
 class LearnedUnigramCandidateSampler(_LearnedUnigram):
-    """Candidates as frequent as the true classes seen so far, and the expected counts of them and the true classes."""
+    """Candidates as frequent as the true classes seen so far, and the expected counts of them and the true
+    classes."""
 
-    samples = [_draws("LearnedUnigramCandidateSampler", num_sampled=7, unique=unique, range_max=21) for unique in (True, False)]
+    samples = [
+        _draws("LearnedUnigramCandidateSampler", num_sampled=7, unique=unique, range_max=21)
+        for unique in (True, False)
+    ]
 
 
 @op("ThreadUnsafeUnigramCandidateSampler" + _OUTPUTS, **_COMMON, range_max="int >= 1", **_SEEDS)
@@ -292,29 +328,64 @@ class AllCandidateSampler(_CandidateSampler):
     samples = [_draws("AllCandidateSampler", num_sampled=7, unique=True)]
 
 
-@op("FixedUnigramCandidateSampler" + _OUTPUTS, **_COMMON, range_max="int >= 1", vocab_file="string = ''", distortion="float = 1.0",
-    num_reserved_ids="int = 0", num_shards="int >= 1 = 1", shard="int >= 0 = 0", unigrams="list(float) = []", **_SEEDS)
+@op(
+    "FixedUnigramCandidateSampler" + _OUTPUTS,
+    **_COMMON,
+    range_max="int >= 1",
+    vocab_file="string = ''",
+    distortion="float = 1.0",
+    num_reserved_ids="int = 0",
+    num_shards="int >= 1 = 1",
+    shard="int >= 0 = 0",
+    unigrams="list(float) = []",
+    **_SEEDS,
+)
 class FixedUnigramCandidateSampler(_CandidateSampler):
-    """Candidates of the distribution in `unigrams` or `vocab_file`, and the expected counts of them and the true classes.
+    """Candidates of the distribution in `unigrams` or `vocab_file`, and the expected counts of them and the
+    true classes.
 
-    Each weight is raised to `distortion`. The first `num_reserved_ids` classes have weight 0. Of the classes, those of one
-    shard of several are kept.
+    Each weight is raised to `distortion`. The first `num_reserved_ids` classes have weight 0. Of the
+    classes, those of one shard of several are kept.
     """
 
     def sampler(self, attrs: dict[str, Any]) -> _Sampler:
         path, unigrams = attrs["vocab_file"].decode(), attrs["unigrams"]
         if bool(path) == bool(unigrams):
-            raise InvalidArgumentError(None, None, "Must only provide one of vocab_file and unigrams." if path else
-                                       "Must provide either vocab_file or unigrams.")
+            raise InvalidArgumentError(
+                None,
+                None,
+                "Must only provide one of vocab_file and unigrams."
+                if path
+                else "Must provide either vocab_file or unigrams.",
+            )
         weights = _weights(_vocabulary(path) if path else unigrams, attrs)
         if weights.size != attrs["range_max"]:
-            raise InvalidArgumentError(None, None, f"range is {attrs['range_max']} must be equal to weights size  {weights.size}")
+            raise InvalidArgumentError(
+                None, None, f"range is {attrs['range_max']} must be equal to weights size  {weights.size}"
+            )
         return _Fixed(weights)
 
-    samples = [_draws("FixedUnigramCandidateSampler", num_sampled=4, unique=unique, range_max=6, unigrams=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-               for unique in (True, False)]
-    samples += [_draws("FixedUnigramCandidateSampler", num_sampled=4, unique=True, range_max=8, num_reserved_ids=2, distortion=0.5,
-                       unigrams=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]
+    samples = [
+        _draws(
+            "FixedUnigramCandidateSampler",
+            num_sampled=4,
+            unique=unique,
+            range_max=6,
+            unigrams=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        )
+        for unique in (True, False)
+    ]
+    samples += [
+        _draws(
+            "FixedUnigramCandidateSampler",
+            num_sampled=4,
+            unique=True,
+            range_max=8,
+            num_reserved_ids=2,
+            distortion=0.5,
+            unigrams=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        )
+    ]
 
 
 def _weights(listed: list[float], attrs: dict[str, Any]) -> np.ndarray:
@@ -322,7 +393,9 @@ def _weights(listed: list[float], attrs: dict[str, Any]) -> np.ndarray:
     shards, shard, distortion = attrs["num_shards"], attrs["shard"], np.float32(attrs["distortion"])
     weights = [np.float32(0)] * len(range(shard, attrs["num_reserved_ids"], shards))
     # TensorFlow numbers what is listed from how many weights there are, which with shards is not the class.
-    weights += [np.power(np.float32(w), distortion) for i, w in enumerate(listed, len(weights)) if i % shards == shard]
+    weights += [
+        np.power(np.float32(w), distortion) for i, w in enumerate(listed, len(weights)) if i % shards == shard
+    ]
     return np.array(weights, np.float32)
 
 
@@ -334,31 +407,53 @@ def _vocabulary(path: str) -> list[float]:
     except FileNotFoundError:
         raise NotFoundError(None, None, f"vocab_file {path!r} does not exist") from None
     except ValueError as error:
-        raise InvalidArgumentError(None, None, f"vocab_file {path!r}: {error}: each line ends in a weight") from None
+        raise InvalidArgumentError(
+            None, None, f"vocab_file {path!r}: {error}: each line ends in a weight"
+        ) from None
 
 
-@op("ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64) -> indices: int32, ids: int64, weights: float",
-    num_true="int", **_SEEDS)
+@op(
+    "ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64) -> indices: int32, ids: int64, "
+    "weights: float",
+    num_true="int",
+    **_SEEDS,
+)
 class ComputeAccidentalHits:
-    """Where sampled candidates are true classes: row, place among the candidates, and the weight to add (-3.4e38)."""
+    """Where sampled candidates are true classes: row, place among the candidates, and the weight to add
+    (-3.4e38)."""
 
     host_inputs = host_outputs = ALL
     cpu_only = True
 
-    def shape(self, s: ShapeContext, true_classes: TensorShape, sampled_candidates: TensorShape) -> list[TensorShape]:
+    def shape(
+        self, s: ShapeContext, true_classes: TensorShape, sampled_candidates: TensorShape
+    ) -> list[TensorShape]:
         true_classes.with_rank(2).merge_with([None, s.attrs["num_true"]])
         sampled_candidates.with_rank(1)
         return [unknown(1)] * 3
 
-    def compute(self, k: KernelContext, true_classes: np.ndarray, sampled_candidates: np.ndarray) -> tuple[Any, ...]:
+    def compute(
+        self, k: KernelContext, true_classes: np.ndarray, sampled_candidates: np.ndarray
+    ) -> tuple[Any, ...]:
         if true_classes.ndim != 2 or true_classes.shape[1] != k.attrs["num_true"]:
-            raise InvalidArgumentError(None, None, "true_candidates must be a batch_size * num_true matrix: num_true is "
-                                       f"{k.attrs['num_true']} and the shape {list(true_classes.shape)}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                "true_candidates must be a batch_size * num_true matrix: num_true is "
+                f"{k.attrs['num_true']} and the shape {list(true_classes.shape)}",
+            )
         # A candidate that was drawn twice counts at its last place.
         places = {c: i for i, c in enumerate(sampled_candidates.tolist())}
-        hits = [(row, places[c]) for row, classes in enumerate(true_classes.tolist()) for c in classes if c in places]
+        hits = [
+            (row, places[c])
+            for row, classes in enumerate(true_classes.tolist())
+            for c in classes
+            if c in places
+        ]
         found = np.array(hits, np.int64).reshape(-1, 2)
         return found[:, 0].astype(np.int32), found[:, 1].copy(), np.full(len(hits), np.finfo(np.float32).min)
 
-    samples = [sample(np.array([[1, 2], [3, 4], [2, 2]], np.int64), np.array([2, 1, 7, 2], np.int64), num_true=2),
-               sample(np.array([[5]], np.int64), np.array([2, 1], np.int64), num_true=1, why="no hits")]
+    samples = [
+        sample(np.array([[1, 2], [3, 4], [2, 2]], np.int64), np.array([2, 1, 7, 2], np.int64), num_true=2),
+        sample(np.array([[5]], np.int64), np.array([2, 1], np.int64), num_true=1, why="no hits"),
+    ]

@@ -35,13 +35,15 @@ def _sorted_places(xp: Any, keys: Any, k: int) -> Any:
 
 
 def _partitioned_places(keys: np.ndarray, k: int) -> np.ndarray:
-    """The places of the k largest, largest first, of rows [m, n] with n much larger than k: a partition, and a sort of k."""
+    """The places of the k largest, largest first, of rows [m, n] with n much larger than k: a partition, and
+    a sort of k."""
     n = keys.shape[-1]
-    chosen = np.argpartition(keys, n - k, axis=-1)[:, n - k:]
+    chosen = np.argpartition(keys, n - k, axis=-1)[:, n - k :]
     chosen.sort(axis=-1)
     values = np.take_along_axis(keys, chosen, -1)
     places = np.take_along_axis(chosen, _sorted_places(np, values, k), -1)
-    # Of the elements that equal the smallest chosen one, a partition takes any: rows with others left are sorted whole.
+    # Of the elements that equal the smallest chosen one, a partition takes any: rows with others left are
+    # sorted whole.
     smallest = values.min(axis=-1, keepdims=True)
     is_sure = (keys == smallest).sum(axis=-1) == (values == smallest).sum(axis=-1)
     is_sure &= ~np.isnan(smallest[:, 0])
@@ -97,7 +99,9 @@ def _top_k_gradient(op: Any, dvalues: Tensor) -> Tensor:
     k = raw.Shape(places, out_type=int64)[-1]
     starts = raw.ExpandDims(raw.Range(np.int64(0), rows, np.int64(1)) * n, -1)
     flat = raw.Reshape(raw.Cast(places, DstT=int64), raw.Pack([rows, k])) + starts
-    spread = raw.ScatterNd(raw.Reshape(flat, [-1, 1]), raw.Reshape(dvalues, [-1]), raw.ExpandDims(rows * n, 0))
+    spread = raw.ScatterNd(
+        raw.Reshape(flat, [-1, 1]), raw.Reshape(dvalues, [-1]), raw.ExpandDims(rows * n, 0)
+    )
     return raw.Reshape(spread, shape)
 
 
@@ -107,13 +111,20 @@ _TIES = np.array([[3, 1, 3, 2, 3, 1, 0, 3]], np.float32)
 def _top_k_samples(*k: int, more: tuple[Sample, ...] = ()) -> list[Sample]:
     attrs = {} if k else {"k": 2}
     one = (1,) if k else ()
-    return [sample(normal(4, 10), *k, **attrs), sample(_TIES, *k, **attrs, gradient=False, why="equal values: lower index first"),
-            sample(normal(2, 3, 5, dtype="float64"), *k, **attrs), sample(normal(6), *k, **attrs), sample(empty(0, 7), *k, **attrs),
-            sample(normal(3, 200), *k, **attrs, why="long rows are partitioned"),
-            sample(ints(3, 200, high=9), *k, **attrs, why="long rows with ties"),
-            sample(normal(3, 8), *one, **({} if k else {"k": 1})), sample(ints(8, dtype="uint8"), *k, **attrs),
-            sample(normal(9, dtype="half"), *k, **attrs, gradient=False), sample(normal(9, dtype="bfloat16"), *k, **attrs, gradient=False),
-            *more]
+    return [
+        sample(normal(4, 10), *k, **attrs),
+        sample(_TIES, *k, **attrs, gradient=False, why="equal values: lower index first"),
+        sample(normal(2, 3, 5, dtype="float64"), *k, **attrs),
+        sample(normal(6), *k, **attrs),
+        sample(empty(0, 7), *k, **attrs),
+        sample(normal(3, 200), *k, **attrs, why="long rows are partitioned"),
+        sample(ints(3, 200, high=9), *k, **attrs, why="long rows with ties"),
+        sample(normal(3, 8), *one, **({} if k else {"k": 1})),
+        sample(ints(8, dtype="uint8"), *k, **attrs),
+        sample(normal(9, dtype="half"), *k, **attrs, gradient=False),
+        sample(normal(9, dtype="bfloat16"), *k, **attrs, gradient=False),
+        *more,
+    ]
 
 
 @op("TopK(input: T) -> values: T, indices: int32", k="int >= 0", sorted="bool = True", T=REAL)
@@ -129,11 +140,18 @@ class TopK:
     def gradient(self, op: Any, dvalues: Tensor, _: Tensor) -> Tensor:
         return _top_k_gradient(op, dvalues)
 
-    samples = [replace(s, tensorflow=False, why="TensorFlow 2.21 has no kernel for it") for s in _top_k_samples()]
+    samples = [
+        replace(s, tensorflow=False, why="TensorFlow 2.21 has no kernel for it") for s in _top_k_samples()
+    ]
 
 
-@op("TopKV2(input: T, k: Tk) -> values: T, indices: index_type", sorted="bool = True", T=REAL,
-    Tk=Attr("Tk", "type", allowed=_K_TYPES, default=int32), index_type=Attr("index_type", "type", allowed=_K_TYPES, default=int32))
+@op(
+    "TopKV2(input: T, k: Tk) -> values: T, indices: index_type",
+    sorted="bool = True",
+    T=REAL,
+    Tk=Attr("Tk", "type", allowed=_K_TYPES, default=int32),
+    index_type=Attr("index_type", "type", allowed=_K_TYPES, default=int32),
+)
 class TopKV2:
     """The k largest elements along the last axis, largest first, and their places."""
 
@@ -152,18 +170,32 @@ class TopKV2:
     def gradient(self, op: Any, dvalues: Tensor, _: Tensor) -> list[Tensor | None]:
         return [_top_k_gradient(op, dvalues), None]
 
-    samples = _top_k_samples(2, more=(sample(normal(3, 5), 5), sample(normal(3, 5), 0, gradient=False),
-                                      sample(normal(3, 5), np.int64(2), index_type="int64", gradient=False)))
+    samples = _top_k_samples(
+        2,
+        more=(
+            sample(normal(3, 5), 5),
+            sample(normal(3, 5), 0, gradient=False),
+            sample(normal(3, 5), np.int64(2), index_type="int64", gradient=False),
+        ),
+    )
 
 
 def _in_top_k(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
     if predictions.ndim != 2:
-        raise InvalidArgumentError(None, None, f"predictions must be 2-dimensional, got shape {list(predictions.shape)}")
+        raise InvalidArgumentError(
+            None, None, f"predictions must be 2-dimensional, got shape {list(predictions.shape)}"
+        )
     if targets.ndim != 1:
-        raise InvalidArgumentError(None, None, f"targets must be 1-dimensional, got shape {list(targets.shape)}")
+        raise InvalidArgumentError(
+            None, None, f"targets must be 1-dimensional, got shape {list(targets.shape)}"
+        )
     if predictions.shape[0] != targets.shape[0]:
-        raise InvalidArgumentError(None, None, f"First dimension of predictions {predictions.shape[0]} must match length of "
-                                   f"targets {targets.shape[0]}")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"First dimension of predictions {predictions.shape[0]} must match length of "
+            f"targets {targets.shape[0]}",
+        )
     n = predictions.shape[1]
     if predictions.size == 0:
         return xp.zeros(targets.shape, bool)
@@ -174,14 +206,18 @@ def _in_top_k(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
 
 
 class _InTopK:
-    """Whether fewer than k classes are predicted above the target's; False for a target that is no class, or a row with
-    a prediction that is not finite."""
+    """Whether fewer than k classes are predicted above the target's; False for a target that is no class, or
+    a row with a prediction that is not finite."""
 
-    def shape(self, s: ShapeContext, predictions: TensorShape, targets: TensorShape, *_: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, predictions: TensorShape, targets: TensorShape, *_: TensorShape
+    ) -> TensorShape:
         return predictions.with_rank(2)[:1].merge_with(targets.with_rank(1))
 
 
-_NOT_FINITE = np.array([[1, 2, 3], [1, np.inf, 0], [np.nan, 5, 1], [1, 1, 1], [5, np.nan, 7], [2, 1, 0]], np.float32)
+_NOT_FINITE = np.array(
+    [[1, 2, 3], [1, np.inf, 0], [np.nan, 5, 1], [1, 1, 1], [5, np.nan, 7], [2, 1, 0]], np.float32
+)
 _TARGETS = np.array([1, 1, 1, 5, 0, -1], np.int32)
 
 
@@ -192,7 +228,11 @@ class InTopK(_InTopK):
     def compute(self, k: KernelContext, predictions: Any, targets: Any) -> Any:
         return _in_top_k(k.xp, predictions, targets, k.attrs["k"])
 
-    samples = [sample(normal(6, 5), ints(6, high=5), k=2), sample(_NOT_FINITE, _TARGETS, k=3), sample(empty(0, 4), empty(0, dtype="int64"), k=1)]
+    samples = [
+        sample(normal(6, 5), ints(6, high=5), k=2),
+        sample(_NOT_FINITE, _TARGETS, k=3),
+        sample(empty(0, 4), empty(0, dtype="int64"), k=1),
+    ]
 
 
 @op("InTopKV2(predictions: float, targets: T, k: T) -> precision: bool", T="type in {int32,int64} = int32")
@@ -200,15 +240,21 @@ class InTopKV2(_InTopK):
     __doc__ = _InTopK.__doc__
     host_inputs = (2,)
 
-    def shape(self, s: ShapeContext, predictions: TensorShape, targets: TensorShape, k: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, predictions: TensorShape, targets: TensorShape, k: TensorShape
+    ) -> TensorShape:
         k.with_rank(0)
         return super().shape(s, predictions, targets)
 
     def compute(self, c: KernelContext, predictions: Any, targets: Any, k: Any) -> Any:
         return _in_top_k(c.xp, predictions, targets, int(k))
 
-    samples = [sample(normal(6, 5), ints(6, high=5), 2), sample(_NOT_FINITE, _TARGETS, 3),
-               sample(normal(6, 5), ints(6, high=5, dtype="int64"), np.int64(1)), sample(empty(0, 4), empty(0, dtype="int32"), 1)]
+    samples = [
+        sample(normal(6, 5), ints(6, high=5), 2),
+        sample(_NOT_FINITE, _TARGETS, 3),
+        sample(normal(6, 5), ints(6, high=5, dtype="int64"), np.int64(1)),
+        sample(empty(0, 4), empty(0, dtype="int32"), 1),
+    ]
 
 
 @op("NthElement(input: T, n: int32) -> values: T", reverse="bool = False", T=REAL)
@@ -222,7 +268,12 @@ class NthElement:
         input, value = input.with_rank_at_least(1), s.value(1)
         if value is not None and value < 0:
             raise ValueError(f"n must be non-negative but is {value}")
-        if value is not None and input.sizes is not None and input.sizes[-1] is not None and input.sizes[-1] <= value:
+        if (
+            value is not None
+            and input.sizes is not None
+            and input.sizes[-1] is not None
+            and input.sizes[-1] <= value
+        ):
             raise ValueError(f"Input must have last dimension > n = {value}, and its shape is {input}")
         return input if input.sizes is None else input[:-1]
 
@@ -244,5 +295,12 @@ class NthElement:
         is_chosen = raw.Cast(raw.Equal(raw.ExpandDims(op.outputs[0], -1), x), DstT=dvalues.dtype.base_dtype)
         return [is_chosen / raw.Sum(is_chosen, -1, keep_dims=True) * raw.ExpandDims(dvalues, -1), None]
 
-    samples = [sample(normal(4, 10), 3), sample(normal(4, 10), 0, reverse=True), sample(_TIES, 5, numeric=False, why="equal values share the gradient"), sample(normal(2, 3, 5), 4),
-               sample(ints(8, dtype="int64"), 2), sample(normal(2, 6, dtype="bfloat16"), 1, gradient=False), sample(empty(0, 7), 2)]
+    samples = [
+        sample(normal(4, 10), 3),
+        sample(normal(4, 10), 0, reverse=True),
+        sample(_TIES, 5, numeric=False, why="equal values share the gradient"),
+        sample(normal(2, 3, 5), 4),
+        sample(ints(8, dtype="int64"), 2),
+        sample(normal(2, 6, dtype="bfloat16"), 1, gradient=False),
+        sample(empty(0, 7), 2),
+    ]

@@ -127,7 +127,7 @@ def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Tensor:
 
 
 def _xor(x: Tensor, y: Any, name: str | None = None) -> Tensor:
-    return logical_xor(x, y) if x.dtype.base_dtype is bool_ else raw.BitwiseXor(x, y)
+    return logical_xor(x, y, name or "LogicalXor") if x.dtype.base_dtype is bool_ else raw.BitwiseXor(x, y)
 
 
 _BINARY: dict[str, Callable[..., Any]] = {

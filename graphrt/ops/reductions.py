@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.dtypes import NUMBERS, QUANTIZED, REAL, bfloat16, bool_, half, int32
+from graphrt.core.graph import get_default_graph
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import bools, empty, ints, normal, positive, sample
 from graphrt.core.shapes import UNKNOWN, TensorShape, unknown
 from graphrt.core.tensor import Tensor
-from graphrt.ops.broadcasting import cast_to, conj, kept_shape, shape_of
+from graphrt.ops.array_nodes import int_constant, ones_of, rank_of, size_of
+from graphrt.ops.broadcasting import cast_to, conj, shape_of
+from graphrt.ops.operators import floordiv
 
 
 def reduced(s: ShapeContext, input: TensorShape, axes: TensorShape) -> TensorShape:
@@ -52,6 +56,37 @@ def normal_axes(axes: Any, rank: int, op_name: str) -> tuple[int, ...]:
     if len(set(made)) != len(made):
         raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axes.ravel().tolist()}")
     return tuple(made)
+
+
+def kept_shape(x: Tensor, axes: Tensor, shape: Tensor | None = None) -> Any:
+    """The shape that reducing `x` over `axes` gives with keep_dims: an array where it is known, else a tensor.
+
+    Args:
+      shape: the shape of x as a tensor, where the caller has one.
+    """
+    sizes, known = x.shape.sizes, constant_value(axes)
+    if sizes is not None and None not in sizes and known is not None:
+        made = np.array(sizes, np.int32)
+        made[known.astype(np.int64)] = 1
+        return made
+    if shape is None:
+        shape = shape_of(x)
+    rank = size_of(shape)
+    axes = (cast_to(axes, int32) + rank) % rank
+    axes_shape = shape_of(axes)
+    every = raw.Range(0, rank, 1, name="range")
+    return raw.DynamicStitch([every, axes], [shape, ones_of(axes_shape, int32)])
+
+
+def all_axes(x: Tensor) -> Tensor:
+    """The axes of `x`: a constant where its rank is known and above 0."""
+    rank = x.shape.rank
+    return int_constant(np.arange(rank)) if rank else raw.Range(0, rank_of(x), 1, name="range")
+
+
+def _product(x: Tensor) -> Tensor:
+    """The product of all elements."""
+    return raw.Prod(x, all_axes(x))
 
 
 class Reduction:
@@ -103,15 +138,28 @@ def spread(op: Any, dy: Tensor) -> Tensor:
     if sizes is not None and named is not None:
         if named.ndim == 1 and named.tolist() == list(range(len(sizes))):
             dy = raw.Reshape(dy, [1] * len(sizes))
-            return raw.Tile(dy, shape_of(x))
+            return raw.Tile(dy, int_constant(sizes) if None not in sizes else shape_of(x))
         if None not in sizes:
             kept = kept_shape(x, axes)
+            _count_as_tensorflow(op.graph, sizes, kept)
             times = [d // max(n, 1) for d, n in zip(sizes, kept.tolist())]
             return raw.Tile(raw.Reshape(dy, kept), times)
     shape = shape_of(x)
     if not op.attrs["keep_dims"]:
-        dy = raw.Reshape(dy, kept_shape(x, axes))
+        dy = raw.Reshape(dy, kept_shape(x, axes, shape))
     return raw.BroadcastTo(dy, shape)
+
+
+_divided: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
+
+
+def _count_as_tensorflow(graph: Any, sizes: tuple[int, ...], kept: Any) -> None:
+    """Build the nodes by which TensorFlow divides two constant shapes, once for each in a graph: nothing uses them, but random
+    ops derive their seeds from the number of nodes before them."""
+    seen = _divided.setdefault(graph, set())
+    if (sizes, tuple(kept.tolist())) not in seen:
+        seen.add((sizes, tuple(kept.tolist())))
+        floordiv(np.array(sizes, np.int32), raw.Maximum(kept, 1))
 
 
 @op("Mean(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
@@ -151,19 +199,14 @@ class Mean(Reduction):
             factor = raw.Const(value=np.array(n // max(m, 1), made.dtype.np), dtype=made.dtype)
         else:
             shape = shape_of(x)
-            rank = raw.Size(shape)
+            rank = size_of(shape)
             axes = (cast_to(axes, int32) + rank) % rank
-            factor = cast_to(raw.Prod(raw.GatherV2(shape, axes, 0), _all_axes(axes)), made.dtype.base_dtype)
+            factor = cast_to(_product(raw.GatherV2(shape, axes, 0)), made.dtype.base_dtype)
         return [made / factor, None]
 
     samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
                sample(normal(), np.zeros(0, np.int32)), sample(ints(3, 4, low=-9), 1, why="integers truncate"),
                sample(normal(50, dtype="half"), 0, gradient=False), sample(normal(3, dtype="complex64"), 0)]
-
-
-def _all_axes(x: Tensor) -> Any:
-    rank = x.shape.rank
-    return np.arange(rank, dtype=np.int32) if rank is not None else raw.Range(0, raw.Rank(x), 1)
 
 
 def _count(x: Any, axes: tuple[int, ...]) -> int:
@@ -195,20 +238,23 @@ class Prod(Reduction):
         # The product of all others, as two running products: dividing by x would fail at 0.
         x, axes = op.inputs
         shape = shape_of(x)
+        flat_axes = raw.Reshape(axes, [-1])
         if not op.attrs["keep_dims"]:
-            dy = raw.Reshape(dy, kept_shape(x, axes))
+            dy = raw.Reshape(dy, kept_shape(x, axes, shape))
         dy = raw.BroadcastTo(dy, shape)
-        rank = raw.Rank(x)
-        gone = (cast_to(raw.Reshape(axes, [-1]), int32) + rank) % rank
-        others = raw.ListDiff(raw.Range(0, rank, 1), gone)[0]
-        order = raw.ConcatV2([gone, others], 0)
-        n, m = (raw.Prod(raw.GatherV2(shape, a, 0), [0]) for a in (gone, others))
-        turned = raw.Transpose(x, order)
-        columns = raw.Reshape(turned, raw.Pack([n, m]))
+        with get_default_graph().device("/cpu:0"):
+            rank = rank_of(x)
+            gone = (cast_to(flat_axes, int32) + rank) % rank
+            others = raw.ListDiff(raw.Range(0, rank, 1, name="range"), gone)[0]
+            order = raw.ConcatV2([gone, others], 0, name="concat")
+            n, m = (_product(raw.GatherV2(shape, a, 0)) for a in (gone, others))
+        turned = raw.Transpose(x, order, name="transpose")
+        turned_shape = shape_of(turned)
+        columns = raw.Reshape(turned, raw.Pack([n, m], name="Reshape_2/shape"))
         before = raw.Cumprod(columns, 0, exclusive=True)
         after = raw.Cumprod(columns, 0, exclusive=True, reverse=True)
-        product = raw.Reshape(conj(before) * conj(after), raw.Shape(turned))
-        made = dy * raw.Transpose(product, raw.InvertPermutation(order))
+        product = raw.Reshape(conj(before) * conj(after), turned_shape)
+        made = dy * raw.Transpose(product, raw.InvertPermutation(order), name="transpose")
         return [raw.Reshape(made, shape), None]
 
     samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
@@ -244,10 +290,11 @@ class _Extremum(Reduction):
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         x, axes = op.inputs
         y = op.outputs[0]
+        shape = shape_of(x)
         if op.attrs["keep_dims"]:
             kept: Any = shape_of(y)
         else:
-            kept = kept_shape(x, axes)
+            kept = kept_shape(x, axes, shape)
             y, dy = raw.Reshape(y, kept), raw.Reshape(dy, kept)
         chosen = cast_to(raw.Equal(y, x), dy.dtype.base_dtype)
         count = raw.Reshape(raw.Sum(chosen, axes), kept)

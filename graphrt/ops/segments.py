@@ -13,7 +13,8 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample
 from graphrt.core.shapes import UNKNOWN, TensorShape
 from graphrt.core.tensor import Tensor
-from graphrt.ops.broadcasting import cast_to
+from graphrt.ops.array_nodes import ones_of, rank_of, zeros_of
+from graphrt.ops.broadcasting import cast_to, shape_of
 
 _INDEX = "type in {int32,int64}"
 
@@ -72,9 +73,7 @@ class _Segment:
         if data.sizes is None:
             return UNKNOWN
         TensorShape.of(data.sizes[:1]).merge_with(segment_ids)
-        ids = s.value(1)
-        n = None if ids is None else int(ids[-1]) + 1 if ids.size else 0
-        return TensorShape.of((n, *data.sizes[1:]))
+        return TensorShape.of((None, *data.sizes[1:]))
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         ufunc, start, nothing, dtype, name = self.ufunc, self.start, self.of_nothing, k.dtype, k.type
@@ -119,9 +118,9 @@ class SegmentMean(_Segment):
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         data, ids = op.inputs
-        rank = raw.Rank(data)
-        ones = raw.Fill(raw.ConcatV2([raw.Shape(ids), raw.Fill(raw.ExpandDims(rank - 1, 0), 1)], 0),
-                        np.array(1, dy.dtype.np))
+        rank, ids_shape = rank_of(data), shape_of(ids)
+        rest = ones_of(raw.ExpandDims(rank - 1, 0), int32)
+        ones = ones_of(raw.ConcatV2([ids_shape, rest], 0, name="concat"), dy.dtype.base_dtype)
         return [raw.GatherV2(dy / raw.SegmentSum(ones, ids), ids, 0), None]
 
 
@@ -153,9 +152,10 @@ class _SegmentExtreme(_Segment):
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         data, ids = op.inputs
+        zeros = zeros_of(data)
         chosen = raw.Equal(data, raw.GatherV2(op.outputs[0], ids, 0))
         count = raw.SegmentSum(cast_to(chosen, dy.dtype.base_dtype), ids)
-        return [raw.SelectV2(chosen, raw.GatherV2(dy / count, ids, 0), raw.ZerosLike(data)), None]
+        return [raw.SelectV2(chosen, raw.GatherV2(dy / count, ids, 0), zeros), None]
 
 
 def lowest(dtype: Any) -> Any:
@@ -237,12 +237,13 @@ class _Unsorted:
 
 def _pick(x: Tensor, ids: Tensor) -> Tensor:
     """The row of `x` at each id, zeros at negative ids."""
-    zero = raw.ZerosLike(ids)
-    rows = raw.GatherV2(x, raw.Maximum(ids, zero), 0)
-    there = raw.GreaterEqual(ids, zero)
-    ones = raw.Fill(raw.ExpandDims(raw.Rank(rows) - raw.Rank(ids), 0), 1)
-    there = raw.Reshape(there, raw.ConcatV2([raw.Shape(there), ones], 0))
-    return raw.SelectV2(there, rows, raw.ZerosLike(rows))
+    rows = raw.GatherV2(x, raw.Maximum(ids, zeros_of(ids)), 0)
+    there = raw.GreaterEqual(ids, 0)
+    shape = shape_of(there)
+    rest = ones_of(raw.Pack([rank_of(rows) - rank_of(there)], name="ones/packed"), int32)
+    there = raw.Reshape(there, raw.ConcatV2([shape, rest], 0, name="concat"))
+    there = raw.LogicalAnd(there, raw.Fill(shape_of(rows), True, name="ones_like"), name="and")
+    return raw.SelectV2(there, rows, zeros_of(rows))
 
 
 @op("UnsortedSegmentSum(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T", T=NUMBERS,

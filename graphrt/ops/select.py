@@ -13,7 +13,8 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import bools, empty, ints, normal, sample, text
 from graphrt.core.shapes import TensorShape, broadcast
 from graphrt.core.tensor import Tensor
-from graphrt.ops.broadcasting import unbroadcast
+from graphrt.ops.array_nodes import zeros_of
+from graphrt.ops.broadcasting import shape_of, unbroadcast
 
 
 @op("Select(condition: bool, t: T, e: T) -> output: T", T="type")
@@ -41,7 +42,7 @@ class Select:
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         condition = op.inputs[0]
-        zeros = raw.ZerosLike(op.inputs[1])
+        zeros = zeros_of(op.inputs[1])
         return [None, raw.Select(condition, dy, zeros), raw.Select(condition, zeros, dy)]
 
     samples = [sample(bools(3, 4), normal(3, 4), normal(3, 4)), sample(bools(3), normal(3, 4), normal(3, 4), why="chooses rows"),
@@ -61,10 +62,10 @@ class SelectV2:
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         condition, t, e = op.inputs
-        zero = raw.Const(value=np.zeros((), dy.dtype.np), dtype=dy.dtype.base_dtype)
+        zero = raw.Const(value=np.zeros((), dy.dtype.np), dtype=dy.dtype.base_dtype, name="zeros")
         whole = op.outputs[0]
-        gt = unbroadcast(t, whole, raw.SelectV2(condition, dy, zero), None)[0]
-        ge = unbroadcast(e, whole, raw.SelectV2(condition, zero, dy), None)[0]
+        gt, ge = raw.SelectV2(condition, dy, zero), raw.SelectV2(condition, zero, dy)
+        gt, ge = unbroadcast(t, whole, gt, None)[0], unbroadcast(e, whole, ge, None)[0]
         return [None, gt, ge]
 
     samples = [sample(bools(3, 4), normal(3, 4), normal(3, 4)), sample(bools(3, 1), normal(4), normal()), sample(bools(), normal(), normal()),
@@ -90,12 +91,14 @@ class ClipByValue:
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         x, low, high = op.inputs
+        x_shape, low_shape, high_shape = shape_of(x), shape_of(low), shape_of(high)
         zeros = raw.ZerosLike(dy)
-        below, above = x < low, x > high
-        gx = raw.SelectV2(raw.LogicalOr(below, above), zeros, dy)
-        g_low = unbroadcast(low, x, raw.SelectV2(below, dy, zeros), None)[0]
-        g_high = unbroadcast(high, x, raw.SelectV2(above, dy, zeros), None)[0]
-        return [gx, g_low, g_high]
+        below, above = raw.Less(x, low), raw.Greater(x, high)
+        low_axes = raw.BroadcastGradientArgs(x_shape, low_shape)[1]
+        high_axes = raw.BroadcastGradientArgs(x_shape, high_shape)[1]
+        gx = raw.Select(raw.LogicalOr(below, above), zeros, dy)
+        g_low, g_high = raw.Select(below, dy, zeros), raw.Select(above, dy, zeros)
+        return [gx, raw.Reshape(raw.Sum(g_low, low_axes), low_shape), raw.Reshape(raw.Sum(g_high, high_axes), high_shape)]
 
     samples = [sample(normal(3, 4) * 2, np.float32(-1), np.float32(1)), sample(normal(3, 4), -normal(3, 4).array(1) ** 2,
                                                                              normal(3, 4).array(2) ** 2),

@@ -67,8 +67,7 @@ class _SparseSegment:
             given = s.value(3)
             n = None if given is None else int(given)
         else:
-            ids = s.value(2)
-            n = None if ids is None else int(ids[-1]) + 1 if ids.size else 0
+            n = None
         return TensorShape.of((n, *data.sizes[1:]))
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
@@ -94,7 +93,7 @@ class _SparseSegment:
     def gradient(self, op: Any, dy: Tensor) -> list[Any]:
         data, indices, ids = op.inputs[:3]
         shape = shape_of(data)
-        rows = raw.StridedSlice(shape, [0], [1], [1], shrink_axis_mask=1)
+        rows = shape[0]
         others = [None] * (len(op.inputs) - 1)
         if op.attrs.get("sparse_gradient"):
             values, unique = getattr(raw, f"SparseSegment{self.kind}GradV2")(dy, indices, ids, rows)

@@ -41,6 +41,10 @@ class _Special:
         return special
 
 
+def _constant(value: float, like: Tensor) -> Tensor:
+    return raw.Const(value=np.array(value, like.dtype.np), dtype=like.dtype.base_dtype)
+
+
 @op("Erf(x: T) -> y: T", T=FLOATS)
 class Erf(_Special):
     """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x."""
@@ -48,7 +52,7 @@ class Erf(_Special):
     function = special_functions.erf
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return 2 / math.sqrt(math.pi) * dy * raw.Exp(-raw.Square(op.inputs[0]))
+        return _constant(2 / math.sqrt(math.pi), dy) * dy * raw.Exp(-raw.Square(op.inputs[0]))
 
     samples = [*smooth(uniform(3, 20, low=-4, high=4)), sample(np.float32([0, np.inf, -np.inf, np.nan, 9, -9]), gradient=False)]
 
@@ -60,7 +64,7 @@ class Erfc(_Special):
     function = special_functions.erfc
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return -2 / math.sqrt(math.pi) * dy * raw.Exp(-raw.Square(op.inputs[0]))
+        return _constant(-2 / math.sqrt(math.pi), dy) * dy * raw.Exp(-raw.Square(op.inputs[0]))
 
     samples = [*smooth(uniform(3, 20, low=-4, high=4)), sample(np.float32([0, np.inf, -np.inf, np.nan, 9, -9]), gradient=False)]
 
@@ -72,7 +76,7 @@ class Erfinv(_Special):
     function = special_functions.erfinv
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return math.sqrt(math.pi) / 2 * dy * raw.Exp(raw.Square(op.outputs[0]))
+        return _constant(math.sqrt(math.pi) / 2, dy) * dy * raw.Exp(raw.Square(op.outputs[0]))
 
     samples = [sample(uniform(3, 20, low=-0.99, high=0.99), rtol=1e-5), sample(uniform(8, dtype="float64", low=-0.9, high=0.9)), sample(empty(0)),
                sample(np.float32([-1.5, -1, 1, 2, np.nan]), gradient=False)]
@@ -85,7 +89,7 @@ class Ndtri(_Special):
     function = special_functions.ndtri
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return math.sqrt(2 * math.pi) * dy * raw.Exp(raw.Square(op.outputs[0]) / 2.0)
+        return _constant(math.sqrt(2 * math.pi), dy) * dy * raw.Exp(raw.Square(op.outputs[0]) / 2.0)
 
     samples = [sample(uniform(3, 20, low=0.01, high=0.99), rtol=1e-5), sample(uniform(8, dtype="float64", low=0.01, high=0.9)), sample(empty(0)),
                sample(np.float32([-1, 0, 1e-30, 1, 2]), gradient=False, rtol=1e-5)]
@@ -111,7 +115,7 @@ class Digamma(_Special):
     function = special_functions.digamma
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return dy * raw.Polygamma(np.array(1, dy.dtype.np), op.inputs[0])
+        return dy * raw.Polygamma(_constant(1, dy), op.inputs[0])
 
     samples = [sample(uniform(3, 20, low=0.1, high=30), rtol=1e-5), sample(uniform(8, low=0.5, high=9, dtype="float64"), rtol=1e-10),
                sample(empty(0)), sample(uniform(dtype="float32", low=1, high=2)), sample(np.float32([-2.5, -1, 100]), gradient=False)]

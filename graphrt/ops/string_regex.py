@@ -50,6 +50,8 @@ _PERL = {
 _FLAGS = re.compile(r"\(\?([a-zA-Z-]+)\)")
 _CATEGORY = re.compile(r"[pP](?:\{(\^?)(\w+)\}|(\w))")
 _HEX = re.compile(r"x\{([0-9A-Fa-f]+)\}")
+# One digit alone, other than 0, would be a back reference, which RE2 does not have.
+_OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
 
 
 def _bad(pattern: str, why: str) -> InvalidArgumentError:
@@ -133,6 +135,7 @@ class _Translator:
             raise self.fail("trailing \\")
         c = pattern[at]
         category, hexadecimal = _CATEGORY.match(pattern, at), _HEX.match(pattern, at)
+        octal = _OCTAL.match(pattern, at)
         if c == "Q" and not in_class:
             end = pattern.find("\\E", at)
             end = len(pattern) if end < 0 else end
@@ -164,7 +167,10 @@ class _Translator:
             self.made.append(_PERL[c] if in_class else f"[{_PERL[c]}]")
         elif c in "bB" and not in_class:
             self.made.append(f"(?a:\\{c})")
-        elif c in "CXZ" or (c in "123456789" and not pattern[at : at + 3].isdigit()):
+        elif octal:
+            self.made.append(f"\\x{int(octal[0], 8) & 0xFF:02x}")
+            self.at = octal.end()
+        elif c in "CXZ" or c.isdigit():
             raise self.fail(f"invalid escape sequence: \\{c}")
         elif c.isalnum() and ord(c) < 128:
             self.made.append("\\" + c)

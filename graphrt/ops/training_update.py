@@ -48,7 +48,8 @@ class Update:
 
     Attributes:
       scratch: how many arrays `step` needs to work in.
-      compiled: the name of its step in training_jit.py, where it has one (without Nesterov's look ahead).
+      compiled: the name of its step in core/training_jit.py, where it has one (without Nesterov's look
+        ahead).
     """
 
     stateful = True
@@ -188,7 +189,7 @@ _COMPILED_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class CompiledSteps:
-    """The steps of training_jit.py, once they are there."""
+    """The steps of core/training_jit.py, once they are there."""
 
     def __init__(self) -> None:
         self.get: Callable[[Any], Any] = lambda key: None
@@ -208,7 +209,7 @@ class CompiledSteps:
         """Compile them. False where numba is not installed or cannot compile here."""
         self._is_begun = True
         try:
-            from graphrt.ops import training_jit
+            from graphrt.core import training_jit
         except ImportError:
             return False
         except Exception as error:  # numba's own errors share no base with anything here

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphrt.core import raw
 from graphrt.core.dtypes import FLOATS
 from graphrt.core.registry import op
@@ -15,6 +17,13 @@ from graphrt.ops.math_unary import INEXACT, smooth
 
 _WHOLE = [*smooth(normal(3, 4)), sample(normal(3, dtype="complex64"))]
 _UNIT = [*smooth(uniform(3, 4, low=-0.9, high=0.9)), sample(normal(3, dtype="complex64"))]
+
+
+def _one_minus_square(op: Any, dy: Tensor, plus: bool = False) -> Tensor:
+    """1 - x^2 (or 1 + x^2) of an op's input."""
+    square = raw.Square(conj(op.inputs[0]))
+    one = raw.Const(value=np.array(1, dy.dtype.np), dtype=dy.dtype.base_dtype)
+    return raw.AddV2(one, square, name="Add") if plus else raw.Sub(one, square)
 
 
 @op("Sin(x: T) -> y: T", T=INEXACT)
@@ -60,7 +69,7 @@ class Asin(Elementwise):
     expression = "arcsin(x)"
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return dy * raw.Reciprocal(raw.Sqrt(1 - raw.Square(conj(op.inputs[0]))))
+        return dy * raw.Reciprocal(raw.Sqrt(_one_minus_square(op, dy)))
 
     samples = _UNIT
 
@@ -72,7 +81,8 @@ class Acos(Elementwise):
     expression = "arccos(x)"
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return -dy * raw.Reciprocal(raw.Sqrt(1 - raw.Square(conj(op.inputs[0]))))
+        slope = raw.Reciprocal(raw.Sqrt(_one_minus_square(op, dy)))
+        return -dy * slope
 
     samples = _UNIT
 
@@ -84,7 +94,7 @@ class Atan(Elementwise):
     expression = "arctan(x)"
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return dy * raw.Reciprocal(1 + raw.Square(conj(op.inputs[0])))
+        return dy * raw.Reciprocal(_one_minus_square(op, dy, plus=True))
 
     samples = _WHOLE
 
@@ -97,7 +107,7 @@ class Atan2(Elementwise):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         y, x = op.inputs
-        scaled = dz / (raw.Square(x) + raw.Square(y))
+        scaled = dz / (raw.Square(y) + raw.Square(x))
         return unbroadcast(y, x, x * scaled, -y * scaled)
 
     samples = [sample(normal(3, 4), normal(4)), sample(normal(2, 1), normal(3)), sample(normal(3).of("half"), normal(3).of("half"),
@@ -159,6 +169,6 @@ class Atanh(Elementwise):
     expression = "arctanh(x)"
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return dy * raw.Reciprocal(1 - raw.Square(conj(op.inputs[0])))
+        return dy * raw.Reciprocal(_one_minus_square(op, dy))
 
     samples = _UNIT

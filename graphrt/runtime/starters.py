@@ -46,11 +46,12 @@ def node_key(node: Node) -> str:
 
 def _send(node: Node, device: Any, is_live: bool) -> tuple[Callable[..., None], Callable[..., None]]:
     key = node_key(node)
+    # The live memory of a ref variable changes under the receiver: it gets the value of now. Other memories' is a copy.
+    is_copied = is_live and device.is_host
     to_host = device.to_host
 
     def send(step: Any, r: Any, value: Any) -> None:
-        # The live memory of a ref variable changes under the receiver: it gets the value of now.
-        step.rendezvous.send(key, value.copy() if is_live else to_host(value), False)
+        step.rendezvous.send(key, value.copy() if is_copied else to_host(value), False)
 
     def send_dead(step: Any, r: Any) -> None:
         step.rendezvous.send(key, None, True)

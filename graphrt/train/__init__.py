@@ -47,6 +47,8 @@ _PLACES: dict[str, str] = {
             "get_or_create_global_step",
             "global_step",
         ),
+        "server_lib": ("ClusterDef", "ClusterSpec", "JobDef", "Server", "ServerDef"),
+        "device_setter": ("replica_device_setter",),
     }.items()
     for name in names
 }

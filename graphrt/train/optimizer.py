@@ -116,6 +116,8 @@ class Optimizer:
                 "Optimizer.GATE_GRAPH.  "
                 f"Not {gate_gradients}"
             )
+        if grad_loss is not None:
+            grad_loss = convert_to_tensor_or_indexed_slices(grad_loss, loss.dtype.base_dtype)
         self._assert_valid_dtypes([loss] if grad_loss is None else [loss, grad_loss])
         variables = trainable_variables() if var_list is None else _flat(var_list)
         if not variables:
@@ -312,7 +314,7 @@ class Optimizer:
 def _flat(values: Any) -> list[Any]:
     if isinstance(values, dict):
         return [v for key in sorted(values) for v in _flat(values[key])]
-    if isinstance(values, (list, tuple, set)):
+    if isinstance(values, (list, tuple)):
         return [v for value in values for v in _flat(value)]
     return [values]
 

@@ -348,11 +348,11 @@ class Variable(metaclass=VariableClass):
         """A slice of the value; its `assign(value)` assigns to that part of the variable."""
         made = self.value()[key]
         picked = made.op
-        made.assign = (
-            lambda value, name=None: self._strided_slice_assign(  # type: ignore[attr-defined]
-                *picked.inputs[1:4], value, name, {mask: picked.attrs[mask] for mask in _MASKS}
+        if picked.type == "StridedSlice":  # a boolean mask has no place to assign to
+            masks = {mask: picked.attrs[mask] for mask in _MASKS}
+            made.assign = lambda value, name=None: self._strided_slice_assign(
+                *picked.inputs[1:4], value, name, masks
             )
-        )
         return made
 
     def _strided_slice_assign(

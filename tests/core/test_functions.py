@@ -339,10 +339,10 @@ def test_defuns_run_here_and_their_gradients_are_built_here(tf1):
     _agree(tf1, build, {"x:0": at})
     with tf1.Graph().as_default() as theirs:
         build()
+        definition = theirs.as_graph_def()
         expected, = tf1.gradients(theirs.get_tensor_by_name("y:0"), theirs.get_tensor_by_name("x:0"))
         with tf1.Session() as session:
             expected = session.run(expected, {"x:0": at})
-    definition = theirs.as_graph_def()
     with tf.Graph().as_default() as ours:
         tf.import_graph_def(definition, name="")
         found, = tf.gradients(ours.get_tensor_by_name("y:0"), ours.get_tensor_by_name("x:0"))

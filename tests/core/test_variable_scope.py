@@ -1,4 +1,4 @@
-"""Variables and variable scopes: the nodes and names that TensorFlow makes, what is shared, and what is refused."""
+"""Variables and variable scopes: TensorFlow's nodes and names, what is shared, and what is refused."""
 
 import contextlib
 import threading
@@ -465,7 +465,8 @@ def test_a_variable_that_exists_is_refused_with_the_line_that_made_it(use_resour
         graphrt.get_variable("v", [2])
     text = str(error.value)
     assert (
-        "Variable v already exists, disallowed. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in VarScope?"
+        "Variable v already exists, disallowed. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in "
+        "VarScope?"
         in text
     )
     assert "Originally defined at:" in text and __file__ in text

@@ -118,7 +118,7 @@ WITHOUT_INPUT = {
     "one_hot": lambda tf: tf.one_hot([0, 2, -1], 3),
     "one_hot dtype": lambda tf: tf.one_hot([[0], [1]], 2, dtype=tf.int32, axis=1),
     "one_hot values": lambda tf: tf.one_hot([1, 0], 2, on_value=5.0, off_value=-1.0, name="hot"),
-    "one_hot on": lambda tf: tf.one_hot([1, 0], 2, on_value=True, dtype=tf.bool),
+    "one_hot of bools": lambda tf: tf.one_hot([1, 0], 2, on_value=True, off_value=False, dtype=tf.bool),
     "required_space_to_batch_paddings": lambda tf: tf.required_space_to_batch_paddings([5, 7], [2, 3]),
     "invert_permutation": lambda tf: tf.invert_permutation([2, 0, 1]),
     "searchsorted": lambda tf: tf.searchsorted([[1.0, 3.0, 5.0]], [[3.0, 4.0]], side="right"),
