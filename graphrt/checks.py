@@ -13,12 +13,13 @@ import numpy as np
 
 from graphrt import array_api, math_api
 from graphrt.control_flow import cond
+from graphrt.control_flow.assertion import Assert
 from graphrt.control_flow.dependencies import with_dependencies
 from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.dtypes import NUMBERS, DType, as_dtype, float32, int32, string
+from graphrt.core.dtypes import NUMBERS, DType, as_dtype, float32, int32
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.graph import colocate_with, name_scope
 from graphrt.core.operation import Operation
@@ -50,29 +51,6 @@ __all__ = [
     "is_strictly_increasing",
     "verify_tensor_all_finite",
 ]
-
-
-def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
-    """An operation that ends a step with InvalidArgumentError where `condition` is False.
-
-    Args:
-      condition: a bool scalar.
-      data: a list of tensors and texts: the message.
-      summarize: how many elements of each tensor the message shows (3 by default, all where negative).
-    """
-    with name_scope(name, "Assert", [condition, data]):
-        texts = [convert_to_tensor(d) for d in data]
-        if all(t.dtype.base_dtype in (string, int32) for t in texts):
-            return raw.Assert(condition, data, summarize=summarize, name="Assert")
-        condition = convert_to_tensor(condition, name="Condition")
-        # Data that is on a GPU is copied to the host only where it is shown.
-        guarded = cond(
-            condition,
-            raw.NoOp,
-            lambda: raw.Assert(condition, data, summarize=summarize, name="Assert"),
-            name="AssertGuard",
-        )
-        return guarded.op
 
 
 def _prefix(message: str | None) -> str:

@@ -281,7 +281,7 @@ def _segment_totals(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Ten
     first = n[None]
     rest = ones_of(raw.Pack([rank_of(data) - rank_of(segment_ids)], name="ones_1/packed"), n.dtype.base_dtype)
     count = raw.Maximum(raw.Reshape(count, raw.ConcatV2([first, rest], 0, name="concat")), np.array(1, data.dtype.np))
-    return raw.UnsortedSegmentSum(data, segment_ids, n), count
+    return raw.UnsortedSegmentSum(data, segment_ids, num_segments), count
 
 
 def _sparse_segment(name: str, op_name: str, what: str) -> Callable[..., Tensor]:

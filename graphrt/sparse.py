@@ -13,6 +13,7 @@ import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.array_creation import sparse_placeholder as placeholder
+from graphrt.array_creation import zeros
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value, constant_value_as_shape
 from graphrt.core.convert import convert_to_tensor
@@ -20,6 +21,7 @@ from graphrt.core.dtypes import as_dtype, float32, int32, int64
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
+from graphrt.math_elementwise import cast
 from graphrt.math_reduce import renamed
 from graphrt.ops.array_nodes import int_constant, ones_of, shape_of
 from graphrt.ops.broadcasting import cast_to
@@ -67,8 +69,7 @@ def to_dense(
     """
     sp = _sparse(sp_input)
     if default_value is None:
-        zero = np.zeros((), sp.dtype.base_dtype.np) if not sp.dtype.is_object else b""
-        default_value = convert_to_tensor(zero, dtype=sp.dtype.base_dtype)
+        default_value = zeros([], dtype=sp.dtype)
     return raw.SparseToDense(
         sp.indices, sp.dense_shape, sp.values, default_value, validate_indices=validate_indices, name=name
     )
@@ -117,7 +118,7 @@ def reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
       ValueError: the numbers of places differ, where they are known.
     """
     sp = _sparse(sp_input)
-    shape = cast_to(convert_to_tensor(shape), int64)
+    shape = cast(shape, int64)
     with name_scope(name, "SparseReshape", [sp.values]) as name:
         indices, made_shape = raw.SparseReshape(sp.indices, sp.dense_shape, shape, name=name)
         wanted, given = constant_value_as_shape(shape), constant_value(shape)
@@ -178,7 +179,9 @@ def concat(
         column = [row[axis] for row in rows]
         sizes[axis] = None if None in column else sum(column)
         whole = TensorShape(sizes)
-    made = SparseTensor(indices, values, whole.as_list() if whole.is_fully_defined() else shape)
+    if whole.is_fully_defined():
+        shape = convert_to_tensor(whole.as_list(), dtype=int64)
+    made = SparseTensor(indices, values, shape)
     made.set_shape(whole)
     return made
 
@@ -286,7 +289,7 @@ def to_indicator(sp_input: Any, vocab_size: int, name: str | None = None) -> Ten
     with name_scope(name, "SparseToIndicator", [sp.values]) as name:
         count = shape_of(sp.indices)[0]
         present = raw.Fill(raw.ExpandDims(count, 0), True)
-        ids = merge(sp, sp.with_values(present), vocab_size)
+        ids = merge(sp, SparseTensor(sp.indices, present, sp.dense_shape), vocab_size, name=name)
         return to_dense(ids, default_value=False, validate_indices=False, name=name)
 
 
@@ -308,10 +311,11 @@ def merge(
     with name_scope(name, "SparseMerge"):
         parts, values = [_sparse(i) for i in ids], _sparse(sp_values)
         columns = [raw.ExpandDims(cast_to(p.values, int64), 1) for p in parts]
+        sizes = [cast(n, int64) for n in sizes]
         kept = parts[0].indices[:, :-1]
-        sizes = [cast_to(convert_to_tensor(n), int64) for n in sizes]
-        shape = raw.ConcatV2([parts[0].dense_shape[:-1], raw.Pack(sizes)], 0, name="concat")
-        made = SparseTensor(raw.ConcatV2([kept, *columns], 1, name="concat"), values.values, shape)
+        indices = raw.ConcatV2([kept, *columns], 1, name="concat")
+        shape = raw.ConcatV2([parts[0].dense_shape[:-1], sizes], 0, name="concat")
+        made = SparseTensor(indices, values.values, shape)
         if already_sorted:
             return made
         ordered = reorder(made)
@@ -382,15 +386,13 @@ def sparse_dense_matmul(
     transposes."""
     if _is_sparse(b):
         # (a b)^T = b^T a^T.
-        flipped = sparse_dense_matmul(
-            b, sp_a, *((adjoint_a, adjoint_b) if adjoint_a != adjoint_b else (not adjoint_a, not adjoint_b))
-        )
-        return raw.Transpose(flipped, [1, 0])
+        flips = (adjoint_a, adjoint_b) if adjoint_a != adjoint_b else (not adjoint_a, not adjoint_b)
+        return raw.Transpose(sparse_dense_matmul(b, sp_a, *flips), [1, 0], name="transpose")
     sp = _sparse(sp_a)
-    with name_scope(name, "SparseTensorDenseMatMul", [sp.indices, sp.values, b]) as name:
+    with name_scope(name, "SparseTensorDenseMatMul", [sp.indices, sp.values, b]):
         b = convert_to_tensor(b, name="b")
         return raw.SparseTensorDenseMatMul(
-            sp.indices, sp.values, sp.dense_shape, b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=name
+            sp.indices, sp.values, sp.dense_shape, b, adjoint_a=adjoint_a, adjoint_b=adjoint_b
         )
 
 

@@ -30,9 +30,10 @@ def copy_constants(step: StepGraph, devices: Any, options: CompileOptions) -> tu
                 continue
             copy = copies.get((source, node.device))
             if copy is None:
-                copy = copies[source, node.device] = Node(
-                    f"{source.name}{options.name_suffix}{next(options.names)}", source.op_def, source.attrs, [], [], source.dtypes,
-                    source.shapes, node.device, source.origin, source.location)
+                copy = copies[source, node.device] = Node(f"{source.name}{options.name_suffix}{next(options.names)}",
+                                                          source.op_def, source.attrs, [], [], source.dtypes,
+                                                          source.shapes, node.device, source.origin,
+                                                          source.location)
                 made_for.setdefault(source, []).append(copy)
                 details.append((source.name, f"copied to {node.device}"))
             node.inputs[i] = (copy, index)

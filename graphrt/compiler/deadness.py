@@ -1,7 +1,7 @@
 """Which nodes may be dead: those behind a Switch, until a Merge of both its sides.
 
-A guard is a set of (predicate, side) that must all hold for a value to be alive; the empty guard is always alive. Loops are
-taken as dead wherever they might be.
+A guard is a set of (predicate, side) that must all hold for a value to be alive; the empty guard is always
+alive. Loops are taken as dead wherever they might be.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _ALIVE: Guard = frozenset()
 
 
 def guarded(nodes: Iterable[Node]) -> dict[Node, Guard]:
-    """The guard of each node of ordered `nodes` that may be dead. A Switch's guard is its own, not its outputs'; a `_Recv`
-    that is not marked `_never_dead` brings a guard of its own."""
+    """The guard of each node of ordered `nodes` that may be dead. A Switch's guard is its own, not its
+    outputs'; a `_Recv` that is not marked `_never_dead` brings a guard of its own."""
     found: dict[Node, Guard] = {}
     outputs: dict[tuple[Node, int], Guard] = {}
     for node in nodes:

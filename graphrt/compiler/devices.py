@@ -1,7 +1,7 @@
 """What the compiler asks of devices, and `DeviceSet`, which answers it for many nodes at the price of a few.
 
-A set of devices is an int with one bit a device, in order of preference: the lowest bit is the device that a node
-with no wish gets. Masks are kept for each device name asked for and for each op with its dtypes.
+A set of devices is an int with one bit a device, in order of preference: the lowest bit is the device that a
+node with no wish gets. Masks are kept for each device name asked for and for each op with its dtypes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Device(Protocol):
 
 
 class DeviceSet:
-    """The devices of a session in order of preference: the client's task first, and in a task GPUs before CPUs.
+    """The devices of a session in order of preference: the client's task first, and in a task GPUs before
+    CPUs.
 
     Args:
       devices: every device that a node may be put on.

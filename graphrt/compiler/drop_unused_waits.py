@@ -1,8 +1,9 @@
 """Drop unused waits: what runs only because something else waits for it, and does nothing, is not run.
 
-Gradients that are gated (`gate_gradients`) wait for each other, also for those that nobody asked for: the labels' of a cross
-entropy, say. A node that is without effect, cannot fail on purpose, and whose outputs nobody takes, is removed; whoever
-waited for it waits for its inputs, so the order of everything that remains is as it was.
+Gradients that are gated (`gate_gradients`) wait for each other, also for those that nobody asked for: the
+labels' of a cross entropy, say. A node that is without effect, cannot fail on purpose, and whose outputs
+nobody takes, is removed; whoever waited for it waits for its inputs, so the order of everything that remains
+is as it was.
 Cost: one visit a node and edge, from the last to the first.
 """
 
@@ -14,13 +15,15 @@ from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.step_graph import Node, PassRecord, StepGraph
 
 # Beside elementwise ops: no effect, and no error that a program would wait for.
-_HARMLESS = frozenset(("LogSoftmax", "Softmax", "Reshape", "ExpandDims", "Squeeze", "Identity", "Transpose", "Tile", "Sum", "Mean",
-                       "MatMul", "Shape", "Size", "Rank", "Fill", "ZerosLike", "OnesLike", "Cast", "BroadcastGradientArgs", "Select",
-                       "SelectV2", "StopGradient", "ReluGrad", "BiasAddGrad", "Conv2DBackpropInput", "Conv2DBackpropFilter",
+_HARMLESS = frozenset(("LogSoftmax", "Softmax", "Reshape", "ExpandDims", "Squeeze", "Identity", "Transpose",
+                       "Tile", "Sum", "Mean", "MatMul", "Shape", "Size", "Rank", "Fill", "ZerosLike",
+                       "OnesLike", "Cast", "BroadcastGradientArgs", "Select", "SelectV2", "StopGradient",
+                       "ReluGrad", "BiasAddGrad", "Conv2DBackpropInput", "Conv2DBackpropFilter",
                        "MaxPoolGrad", "AvgPoolGrad"))
 
 
-def drop_unused_waits(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
+def drop_unused_waits(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[StepGraph,
+                                                                                             PassRecord]:
     """Remove nodes without effect that are only waited for."""
     before = len(step.nodes)
     keep = {*step.targets, *step.retvals, *step.args}
@@ -54,7 +57,8 @@ def drop_unused_waits(step: StepGraph, devices: DeviceSet, options: CompileOptio
                     waiters[control].remove(node)
     kept = [n for n in step.nodes if n not in dropped]
     details = [(n.name, f"{n.type}: only waited for") for n in step.nodes if n in dropped]
-    record = PassRecord("drop_unused_waits", before, len(kept), f"dropped {len(dropped)} nodes that were only waited for", details)
+    record = PassRecord("drop_unused_waits", before, len(kept),
+                        f"dropped {len(dropped)} nodes that were only waited for", details)
     return step.replace(kept), record
 
 

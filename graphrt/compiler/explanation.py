@@ -63,8 +63,8 @@ class Explanation:
 
     def text(self, full: bool = False) -> str:
         """The report; `full` lists every node that a pass touched, not the first few."""
-        return "\n".join([*self._head(), "", *self._passes(full), "", *self._placement(full), "", *self._partitions(), "",
-                          *self._edges()]) + "\n"
+        return "\n".join([*self._head(), "", *self._passes(full), "", *self._placement(full), "",
+                          *self._partitions(), "", *self._edges()]) + "\n"
 
     def svg(self) -> str:
         """The picture alone: nodes by device, edges that cross devices drawn heavily."""
@@ -84,7 +84,8 @@ class Explanation:
     @property
     def title(self) -> str:
         signature = self.compiled.signature
-        parts = [_named("fetch", signature.fetches), _named("run", signature.targets), _named("feed", signature.feeds)]
+        parts = [_named("fetch", signature.fetches), _named("run", signature.targets), _named("feed",
+                                                                                              signature.feeds)]
         return "; ".join(p for p in parts if p) or "an empty step"
 
     def summary(self) -> str:
@@ -92,8 +93,9 @@ class Explanation:
         first, compiled = self.records[0], self.compiled
         tensors = sum(e.output is not None for e in self.cut_edges)
         controls = len(self.cut_edges) - tensors
-        crossing = "nothing crosses" if not self.cut_edges else (
-            f"{_count(tensors, 'tensor')} and {_count(controls, 'control edge')} cross, {self.crossing_bytes()} a step")
+        crossing = "nothing crosses" if not self.cut_edges else (f"{_count(tensors, 'tensor')} and "
+                                                                 f"{_count(controls, 'control edge')} cross, "
+                                                                 f"{self.crossing_bytes()} a step")
         return (f"{first.nodes_before:,} nodes before, {len(compiled.step):,} in the step, "
                 f"{_count(len(compiled.partitions), 'partition')}; {crossing}; "
                 f"compiled in {sum(r.seconds for r in self.records) * 1e3:,.1f} ms")
@@ -111,9 +113,9 @@ class Explanation:
     def _passes(self, full: bool) -> list[str]:
         lines = ["Passes"]
         for record in self.records:
-            change = f"{record.nodes_before:,} -> {record.nodes_after:,}" if record.nodes_before != record.nodes_after else (
-                f"{record.nodes_after:,}")
-            lines.append(f"  {record.name:<22}{change:>18}  {record.seconds * 1e3:>8.2f} ms  {record.summary}")
+            change = f"{record.nodes_before:,} -> {record.nodes_after:,}" if record.nodes_before != record.nodes_after else (f"{record.nodes_after:,}")
+            lines.append(f"  {record.name:<22}{change:>18}  {record.seconds * 1e3:>8.2f} ms  "
+                         f"{record.summary}")
             if record.name != "place" and record.name != "partition":
                 lines += _details(record, full)
         return lines
@@ -134,7 +136,8 @@ class Explanation:
                 for name, text in record.details:
                     device, _, rule = text.partition(": ")
                     made.setdefault(device, {}).setdefault(rule, []).append(name)
-        return {d: dict(sorted(made[d].items(), key=lambda item: (-len(item[1]), item[0]))) for d in sorted(made)}
+        return {d: dict(sorted(made[d].items(), key=lambda item: (-len(item[1]), item[0]))) for d
+                in sorted(made)}
 
     def _partitions(self) -> list[str]:
         lines = ["Partitions"]
@@ -176,7 +179,8 @@ def _cut_edges(compiled: CompiledStep) -> Iterator[CutEdge]:
             root = node.inputs[0][0] if node.type == "Identity" else node
             own = takers.get(root.attrs["tensor_name"], ())
             signals = {n.name for n in consumers if n.type == "Identity"}
-            takers[root.attrs["tensor_name"]] = tuple(dict.fromkeys([*own, *(n for n in names if n not in signals)]))
+            takers[root.attrs["tensor_name"]] = tuple(dict.fromkeys([*own, *(n for n in names if n
+                                                                             not in signals)]))
     step_names = {n.name for n in compiled.step.nodes}
     for part in compiled.partitions:
         for node in part.graph.nodes:
@@ -197,8 +201,8 @@ def _cut_edge(send: Node, takers: dict[bytes, tuple[str, ...]]) -> CutEdge:
     n = shape.num_elements()
     incarnation = attrs["send_device_incarnation"] & ((1 << 64) - 1)
     sender, receiver, name = (attrs[a].decode() for a in ("send_device", "recv_device", "tensor_name"))
-    return CutEdge(source.controls[0].name if is_signal else source.name, None if is_signal else index, dtype, shape,
-                   None if n is None or dtype.is_object else n * dtype.size, sender, receiver,
+    return CutEdge(source.controls[0].name if is_signal else source.name, None if is_signal else index, dtype,
+                   shape, None if n is None or dtype.is_object else n * dtype.size, sender, receiver,
                    f"{sender};{incarnation:016x};{receiver};{name};0:0", takers.get(attrs["tensor_name"], ()))
 
 

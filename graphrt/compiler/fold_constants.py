@@ -1,9 +1,10 @@
-"""Fold constants: what has the same value in every step is computed now, by the kernels that would compute it then.
+"""Fold constants: what has the same value in every step is computed now, by the kernels that would compute it
+then.
 
-A node whose inputs are all constants becomes a Const of its name, with their control inputs beside its own: so it is dead
-where it was, and waits for what it waited for. Shape, Size and Rank of a static shape become constants too. Stateful,
-random, blocking and control-flow ops stay, and so do results that are large, or that are large and made from little (the
-zeros of an initialiser cost more to keep than to make).
+A node whose inputs are all constants becomes a Const of its name, with their control inputs beside its own:
+so it is dead where it was, and waits for what it waited for. Shape, Size and Rank of a static shape become
+constants too. Stateful, random, blocking and control-flow ops stay, and so do results that are large, or that
+are large and made from little (the zeros of an initialiser cost more to keep than to make).
 Cost: one visit a node, and the kernels of what is folded.
 """
 
@@ -35,7 +36,8 @@ def fold_constants(step: StepGraph, devices: Any, options: CompileOptions) -> tu
     folding = _Folding(step, options)
     folded = folding.run()
     made = sweep(folded) if folding.details else step
-    return made, PassRecord("fold_constants", before, len(made), f"{len(folding.details)} nodes folded", folding.details)
+    return made, PassRecord("fold_constants", before, len(made), f"{len(folding.details)} nodes folded",
+                            folding.details)
 
 
 class _Folding:
@@ -66,7 +68,8 @@ class _Folding:
                     self._fold(node, ready)
                 elif node.type in _OF_SHAPE:
                     self._fold_shape(node, ready)
-                elif folded and not all(s.is_fully_defined() for s in node.shapes) and any(s in folded for s, _ in inputs):
+                elif folded and not all(s.is_fully_defined() for s in node.shapes) and any(s in folded for s,
+                                                                                           _ in inputs):
                     self._refine(node)
             ready.append(node)
         return self.step.replace(ready)
@@ -84,7 +87,8 @@ class _Folding:
         known = [_static_size(s, d) for s, d in zip(node.shapes, node.dtypes)]
         if any(n is not None and n > limit for n in known):
             return
-        context = KernelContext(node.name, node.type, node.attrs, node.input_dtypes, node.dtypes, node.shapes, node=node)
+        context = KernelContext(node.name, node.type, node.attrs, node.input_dtypes, node.dtypes, node.shapes,
+                                node=node)
         try:
             with np.errstate(all="ignore"):
                 made = run_kernel(node.op_def, context, values)
@@ -107,7 +111,8 @@ class _Folding:
         return hasattr(op_def.impl, "compute") or hasattr(op_def.impl, "bind")
 
     def _become(self, node: Node, arrays: list[np.ndarray], sources: list[Node], ready: list[Node]) -> None:
-        """Make the node a Const of its value; one that has several outputs leaves a Const for each before itself."""
+        """Make the node a Const of its value; one that has several outputs leaves a Const for each before
+        itself."""
         controls = dict.fromkeys(node.controls)
         for source in sources:
             controls.update(dict.fromkeys(source.controls))
@@ -117,7 +122,8 @@ class _Folding:
             self.folded.add(node)
             return
         for i, array in enumerate(arrays):
-            made = Node(f"{node.name}/folded_{i}", node.op_def, {}, [], [], [], [], node.device, None, node.location)
+            made = Node(f"{node.name}/folded_{i}", node.op_def, {}, [], [], [], [], node.device, None,
+                        node.location)
             made.dtypes = [node.dtypes[i]]
             _set_const(made, array, list(controls))
             self.moved[node, i] = (made, 0)
@@ -144,7 +150,8 @@ class _Folding:
             return
         if any(s.type in SWITCHES for s in sources):
             return  # the Switch itself is alive where the output is dead
-        # The value is known, but the node still is dead where its input is, and runs after its input's effects.
+        # The value is known, but the node still is dead where its input is, and runs after its input's
+        # effects.
         node.controls = list(dict.fromkeys([*node.controls, *(s for s in sources if self._matters(s))]))
         self._become(node, arrays, [], ready)
 
@@ -169,8 +176,11 @@ def _behind_effects(nodes: list[Node]) -> dict[Node, bool]:
     """Nodes that a stateful node runs for; feeds and handles aside."""
     found: dict[Node, bool] = {}
     for node in nodes:
-        found[node] = (node.op_def.stateful and node.type not in ("_Arg", "VarHandleOp")
-                       or any(found.get(s, False) for s, _ in node.inputs) or any(found.get(c, False) for c in node.controls))
+        found[node] = (node.op_def.stateful and node.type not in ("_Arg", "VarHandleOp") or any(found.get(s,
+                                                                                                          False)
+                                                                                                for s, _
+                                                                                                in node.inputs)
+                       or any(found.get(c, False) for c in node.controls))
     return found
 
 

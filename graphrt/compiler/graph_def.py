@@ -32,7 +32,8 @@ def from_graph_def(graph_def: Any, library: dict[str, Any] | None = None) -> tup
       library: functions beside those of `graph_def`.
     Raises:
       NotFoundError: an op that graphrt does not have.
-      InvalidArgumentError: two nodes of one name, an input that is not there or of another dtype, a cycle, a missing attr.
+      InvalidArgumentError: two nodes of one name, an input that is not there or of another dtype, a cycle, a
+        missing attr.
     """
     functions = dict(library or {})
     for proto in graph_def.library.function:
@@ -77,7 +78,8 @@ def _op_def(proto: Any, functions: dict[str, FunctionDefinition]) -> OpDef:
     if found is None and proto.op in functions:
         found = call_op_def(functions[proto.op])
     if found is None:
-        raise NotFoundError(None, None, f"Op type not registered '{proto.op}' (node '{proto.name}'): this graphrt has no such op")
+        raise NotFoundError(None, None, f"Op type not registered '{proto.op}' (node '{proto.name}'): this "
+                                        "graphrt has no such op")
     return found
 
 
@@ -86,24 +88,26 @@ def _connect(node: Node, proto: Any, made: dict[str, Node]) -> None:
         name, index = parse_input(text)
         source = made.get(name)
         if source is None:
-            raise InvalidArgumentError(None, None, f"node '{node.name}' takes '{text}', which is not in the GraphDef")
+            raise InvalidArgumentError(None, None,
+                                       f"node '{node.name}' takes '{text}', which is not in the GraphDef")
         if index < 0:
             if source not in node.controls:
                 node.controls.append(source)
             continue
         if index >= len(source.dtypes):
-            raise InvalidArgumentError(None, None, f"node '{node.name}' takes '{text}', and '{name}' ({source.type}) has "
-                                       f"{len(source.dtypes)} outputs")
+            raise InvalidArgumentError(None, None, f"node '{node.name}' takes '{text}', and '{name}' "
+                                                   f"({source.type}) has {len(source.dtypes)} outputs")
         node.inputs.append((source, index))
     wanted = node.input_dtypes
     if len(wanted) != len(node.inputs):
-        raise InvalidArgumentError(None, None, f"node '{node.name}' ({node.type}) has {len(node.inputs)} inputs where its attrs say "
-                                   f"{len(wanted)}")
+        raise InvalidArgumentError(None, None, f"node '{node.name}' ({node.type}) has {len(node.inputs)} "
+                                               f"inputs where its attrs say {len(wanted)}")
     for (source, index), dtype in zip(node.inputs, wanted):
         given = source.dtypes[index]
         if given.base_dtype is not dtype.base_dtype or dtype.is_ref and not given.is_ref:
-            raise InvalidArgumentError(None, None, f"node '{node.name}' ({node.type}) takes '{source.name}:{index}' as {dtype.name}, "
-                                       f"and that is {given.name}")
+            raise InvalidArgumentError(None, None, f"node '{node.name}' ({node.type}) takes "
+                                                   f"'{source.name}:{index}' as {dtype.name}, and that is "
+                                                   f"{given.name}")
 
 
 def _ends(nodes: list[Node], kind: str) -> list[Node]:
@@ -118,7 +122,8 @@ def to_graph_def(partition: Partition) -> Any:
     for node in partition.graph.nodes:
         inputs = [source.name if index == 0 else f"{source.name}:{index}" for source, index in node.inputs]
         inputs += [f"^{control.name}" for control in node.controls]
-        fill_node(made.node.add(), node.name, node.type, inputs, node.device, _attrs_to_send(node), node.op_def)
+        fill_node(made.node.add(), node.name, node.type, inputs, node.device, _attrs_to_send(node),
+                  node.op_def)
     for function in _called(partition.graph):
         add_to_library(function, made.library)
     return made

@@ -24,7 +24,8 @@ class Body:
       nodes: its nodes, each after its inputs; some may be functional themselves.
       outputs: its results.
       effects: the stateful nodes: they run whether or not something takes their results.
-      done: what has run when the call is done, beside the results: effects that nothing takes, and control outputs.
+      done: what has run when the call is done, beside the results: effects that nothing takes, and control
+      outputs.
       made: `nodes` as a set.
     """
 
@@ -36,7 +37,8 @@ class Body:
 
 
 def is_free(node: Node) -> bool:
-    """True for values that every step has from its start: nothing is gained by a Switch or a gate in front of them."""
+    """True for values that every step has from its start: nothing is gained by a Switch or a gate in front of
+    them."""
     return node.type in ("Const", "VarHandleOp") and not node.controls
 
 
@@ -47,29 +49,34 @@ def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tup
 
     Args:
       arguments: what takes the place of its inputs.
-      gate: gives the node that its source nodes wait for, and that is dead where the call is; None where nothing waits
-        and nothing can be dead. Constants do not wait: their value is the same at any time.
+      gate: gives the node that its source nodes wait for, and that is dead where the call is; None where
+        nothing waits and nothing can be dead. Constants do not wait: their value is the same at any time.
       caller: the node of the call: its device fills what the body's devices leave open.
       unique: gives a name that no other node of the step has.
-      is_call: True for a node that will be expanded itself; it always waits for the gate, on behalf of its body.
+      is_call: True for a node that will be expanded itself; it always waits for the gate, on behalf of its
+        body.
     """
     graph = definition.graph
     inputs = definition.inputs
     fed = {id(tensor): edge for tensor, edge in zip(inputs, arguments)}
     argument_ops = {t.op for t in inputs}
-    # What waits for an argument waits for the call's gate: the node behind the argument may be alive where the argument is dead.
+    # What waits for an argument waits for the call's gate: the node behind the argument may be alive where
+    # the argument is dead.
     waits_for_argument = any(c in argument_ops for op in graph.get_operations() for c in op.control_inputs)
-    stand_ins = {t.op: gate() if gate and waits_for_argument else edge[0] for t, edge in zip(inputs, arguments)}
+    stand_ins = {t.op: gate() if gate and waits_for_argument else edge[0] for t, edge in zip(inputs,
+                                                                                             arguments)}
     results = definition.outputs
     effects = [op for op in graph.get_operations() if op.op_def.stateful and op.type not in _READS]
-    roots: list[Operation] = [*(t.op for t in results if id(t) not in fed), *definition.control_outputs, *effects]
+    roots: list[Operation] = [*(t.op for t in results if id(t) not in fed), *definition.control_outputs,
+                              *effects]
     kept = sorted(needed([op for op in roots if op not in stand_ins], fed, stand_ins), key=lambda op: op._id)
     nodes, of = build_nodes(kept, fed, stand_ins)
 
     renamed: dict[bytes, bytes] = {}
     for node in nodes:
         inner = node.name
-        # One operation of a body stands for several nodes where it is called twice, so it is no node's origin.
+        # One operation of a body stands for several nodes where it is called twice, so it is no node's
+        # origin.
         node.origin = None
         node.name = unique(f"{prefix}/{inner}")
         renamed[b"loc:@" + inner.encode()] = b"loc:@" + node.name.encode()
@@ -77,7 +84,8 @@ def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tup
     arguments_by_name = {b"loc:@" + t.op.name.encode() for t in inputs}
     for node in nodes:
         if "_class" in node.attrs:
-            # A colocation with an argument is what the argument's value decides: a resource's consumers follow it anyway.
+            # A colocation with an argument is what the argument's value decides: a resource's consumers
+            # follow it anyway.
             groups = [renamed.get(c, c) for c in node.attrs["_class"] if c not in arguments_by_name]
             node.attrs = {**node.attrs, "_class": groups}
         if gate is not None and not is_free(node) and (is_call(node) or not _is_held(node)):

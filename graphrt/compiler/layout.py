@@ -1,8 +1,9 @@
-"""Layered layout: boxes in columns from left to right, in lanes from top to bottom. The same model always looks the same.
+"""Layered layout: boxes in columns from left to right, in lanes from top to bottom. The same model always
+looks the same.
 
-Columns come from the longest path to a box; within a lane the boxes of a column are ordered by the mean of their neighbours'
-places and then moved as near to their neighbours as the order allows. A link that passes columns goes through points of
-its own there, so it runs between boxes; links of one box share them.
+Columns come from the longest path to a box; within a lane the boxes of a column are ordered by the mean of
+their neighbours' places and then moved as near to their neighbours as the order allows. A link that passes
+columns goes through points of its own there, so it runs between boxes; links of one box share them.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def lay_out(model: Model, widths: list[float]) -> Placed:
 
 
 def _columns(model: Model) -> list[int]:
-    """The column of each box: one after the last of its sources. What no feed leads to (variables, their reads) moves next to
-    what takes it."""
+    """The column of each box: one after the last of its sources. What no feed leads to (variables, their
+    reads) moves next to what takes it."""
     count = len(model.boxes)
     sources: list[list[int]] = [[] for _ in range(count)]
     targets: list[list[int]] = [[] for _ in range(count)]
@@ -155,7 +156,8 @@ def _order(grid: dict[tuple[int, int], list[_Item]]) -> None:
             wanted = []
             for item in column:
                 near = item.before if sweep % 2 == 0 else item.after
-                wanted.append((_mean([n.lane * 1e6 + n.place for n in near]) if near else item.lane * 1e6 + item.place, item.place))
+                wanted.append((_mean([n.lane * 1e6 + n.place for n in near]) if near else item.lane * 1e6
+                               + item.place, item.place))
             order = sorted(range(len(column)), key=lambda i: wanted[i])
             grid[key] = [column[i] for i in order]
             for i, item in enumerate(grid[key]):
@@ -192,7 +194,8 @@ def _settle(grid: dict[tuple[int, int], list[_Item]], lanes: int) -> list[float]
 
 
 def _nearest_in_order(column: list[_Item], wanted: list[float]) -> list[float]:
-    """The places nearest to `wanted` (least squares) at which the items keep their order and their distances."""
+    """The places nearest to `wanted` (least squares) at which the items keep their order and their
+    distances."""
     offsets = [0.0]
     for a, b in zip(column, column[1:]):
         offsets.append(offsets[-1] + a.height / 2 + b.height / 2 + max(a.gap, b.gap))
@@ -209,7 +212,8 @@ def _nearest_in_order(column: list[_Item], wanted: list[float]) -> list[float]:
     return made
 
 
-def _column_places(model: Model, columns: list[int], widths: list[float]) -> tuple[list[tuple[float, float]], float]:
+def _column_places(model: Model, columns: list[int], widths: list[float]) -> tuple[list[tuple[float, float]],
+                                                                                   float]:
     count = max(columns, default=0) + 1
     broadest = [40.0] * count
     for i, column in enumerate(columns):

@@ -1,8 +1,8 @@
 """Lower: functional control flow becomes Switch and Merge around inlined bodies; calls become their bodies.
 
-After it, the step has no If, Case, PartitionedCall or call by name. Stateful nodes of a body that nothing takes are
-targets, so they run as they would in the function; those of a branch run only if it is taken. What waits for a call
-waits for all of them.
+After it, the step has no If, Case, PartitionedCall or call by name. Stateful nodes of a body that nothing
+takes are targets, so they run as they would in the function; those of a branch run only if it is taken. What
+waits for a call waits for all of them.
 Cost: one visit per node, and one per node of each body at each call of it.
 """
 
@@ -34,7 +34,8 @@ FUNCTIONAL = _IF | _CASE | _CALL | _LOOP
 Edge = tuple[Node, int]
 
 
-def lower_control_flow(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
+def lower_control_flow(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph,
+                                                                                        PassRecord]:
     """The step without functional control flow.
 
     Raises:
@@ -60,7 +61,8 @@ class _Lowering:
         self.library = dict(step.library)
         self.names = {n.name for n in step.nodes}
         self.ready: list[Node] = []
-        # An output of a node that is gone: what takes its place. A node that is gone: what to wait for in its place.
+        # An output of a node that is gone: what takes its place. A node that is gone: what to wait for in its
+        # place.
         self.moved: dict[Edge, Edge] = {}
         self.done: dict[Node, Node] = {}
         self.effects: list[Node] = []
@@ -79,7 +81,8 @@ class _Lowering:
                 self.ready.append(node)
         targets = [self.done.get(t, t) for t in self.step.targets]
         targets += [self.done.get(e, e) for e in self.effects]
-        return StepGraph(self.ready, self.step.args, self.step.retvals, list(dict.fromkeys(targets)), self.library)
+        return StepGraph(self.ready, self.step.args, self.step.retvals, list(dict.fromkeys(targets)),
+                         self.library)
 
     def summary(self) -> str:
         kinds: dict[str, int] = {}
@@ -98,8 +101,9 @@ class _Lowering:
 
     def _expand(self, node: Node) -> list[Node]:
         if node.type in _LOOP:
-            raise UnimplementedError(node, node.origin, f"{node.type} '{node.name}' is a functional loop, which graphrt does not "
-                                     f"run yet.\n  built at {source_line(node.location)}")
+            raise UnimplementedError(node, node.origin, f"{node.type} '{node.name}' is a functional loop, "
+                                                        "which graphrt does not run yet.\n  built at "
+                                                        f"{source_line(node.location)}")
         if node.type in _IF:
             return self._expand_if(node)
         if node.type in _CASE:
@@ -115,7 +119,8 @@ class _Lowering:
         arguments = list(node.inputs)
         if gate is not None and node.controls:
             # Nothing of the body may run before what the call waits for, so its arguments wait too.
-            arguments = [self._gated(made, node, edge, gate(), f"arg_{i}") for i, edge in enumerate(arguments)]
+            arguments = [self._gated(made, node, edge, gate(), f"arg_{i}") for i, edge
+                         in enumerate(arguments)]
         body = self._inline(node, name, node.name, arguments, gate, made)
         for i, edge in enumerate(body.outputs):
             self.moved[node, i] = edge
@@ -124,7 +129,8 @@ class _Lowering:
         return made
 
     def _call_gate(self, node: Node, made: list[Node]) -> Callable[[], Node] | None:
-        """Makes, when it is first asked for, the node that runs where the call's control inputs and arguments have."""
+        """Makes, when it is first asked for, the node that runs where the call's control inputs and arguments
+        have."""
         open_ends = [edge for edge in node.inputs if not is_free(edge[0])]
         if not node.controls and not (self.may_be_dead and open_ends):
             return None
@@ -136,8 +142,8 @@ class _Lowering:
                 for i, (source, index) in enumerate(open_ends if self.may_be_dead else ()):
                     # A Switch is alive where one of its outputs is dead: what waits for the output takes it.
                     dtype = source.dtypes[index].base_dtype
-                    controls.append(self._node(made, f"{node.name}/taken_{i}", "Identity", {"T": dtype}, [(source, index)],
-                                               [dtype], [source.shapes[index]], node))
+                    controls.append(self._node(made, f"{node.name}/taken_{i}", "Identity", {"T": dtype},
+                                               [(source, index)], [dtype], [source.shapes[index]], node))
                 gates.append(self._node(made, f"{node.name}/start", "NoOp", {}, [], [], [], node, controls))
             return gates[0]
 
@@ -148,13 +154,15 @@ class _Lowering:
         """What to wait for so that the results are there."""
         return [source if source in body.made or gate is None else gate() for source, _ in body.outputs]
 
-    def _inline(self, node: Node, function: str, prefix: str, arguments: list[Edge], gate: Callable[[], Node] | None,
-                made: list[Node]) -> Body:
+    def _inline(self, node: Node, function: str, prefix: str, arguments: list[Edge], gate: Callable[[], Node]
+                | None, made: list[Node]) -> Body:
         definition = self._function(node, function)
         trail = self.inside.get(node, ())
         if function in trail:
-            raise UnimplementedError(node, node.origin, f"function '{function}' calls itself, through {' -> '.join(trail)}: a body "
-                                     f"that has no end cannot be put in place of a call.\n  called at {source_line(node.location)}")
+            raise UnimplementedError(node, node.origin, f"function '{function}' calls itself, through "
+                                                        f"{' -> '.join(trail)}: a body that has no end "
+                                                        "cannot be put in place of a call.\n  called at "
+                                                        f"{source_line(node.location)}")
         self._check_arguments(node, definition, arguments)
         body = inline_body(definition, prefix, arguments, gate, node, self._unique,
                            lambda inner: is_functional(inner, self.library))
@@ -172,8 +180,9 @@ class _Lowering:
     def _function(self, node: Node, name: str) -> FunctionDefinition:
         found = self.library.get(name)
         if found is None:
-            raise NotFoundError(node, node.origin, f"{node.type} '{node.name}' calls the function '{name}', which is not in the "
-                                f"library.\n  built at {source_line(node.location)}")
+            raise NotFoundError(node, node.origin, f"{node.type} '{node.name}' calls the function '{name}', "
+                                                   "which is not in the library.\n  built at "
+                                                   f"{source_line(node.location)}")
         for inner, definition in found.graph.functions.items():
             self.library.setdefault(inner, definition)
         return found
@@ -182,11 +191,14 @@ class _Lowering:
     def _check_arguments(node: Node, definition: FunctionDefinition, arguments: list[Edge]) -> None:
         given = [s.dtypes[i].base_dtype for s, i in arguments]
         if given != definition.argument_types:
-            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' passes ({', '.join(d.name for d in given)}) "
-                                       f"to {definition!r}.\n  built at {source_line(node.location)}")
+            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' passes "
+                                                          f"({', '.join(d.name for d in given)}) to "
+                                                          f"{definition!r}.\n  built at "
+                                                          f"{source_line(node.location)}")
         if len(definition.result_types) != len(node.dtypes):
-            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' has {len(node.dtypes)} outputs, and "
-                                       f"{definition!r} another number.\n  built at {source_line(node.location)}")
+            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' has {len(node.dtypes)} "
+                                                          f"outputs, and {definition!r} another number.\n  "
+                                                          f"built at {source_line(node.location)}")
 
     # -- branches ------------------------------------------------------------------------------------------
 
@@ -200,12 +212,15 @@ class _Lowering:
         switched = [None if is_free(edge[0]) else self._switch(made, node, f"switch_{i}", edge, predicate)
                     for i, edge in enumerate(arguments)]
         for index, (branch, attr) in enumerate((("else", "else_branch"), ("then", "then_branch"))):
-            pivot = self._node(made, f"{node.name}/{branch}", "Identity", {"T": bool_}, [(switch, index)], [bool_], [SCALAR], node)
+            pivot = self._node(made, f"{node.name}/{branch}", "Identity", {"T": bool_}, [(switch, index)],
+                               [bool_], [SCALAR], node)
             inner = [edge if s is None else (s, index) for edge, s in zip(arguments, switched)]
             function = node.attrs[attr].name
-            bodies.append(self._inline(node, function, f"{node.name}/{branch}", inner, partial(_same, pivot), made))
+            bodies.append(self._inline(node, function, f"{node.name}/{branch}", inner, partial(_same, pivot),
+                                       made))
             pivots.append(pivot)
-            self.details.append((node.name, f"branch inlined: {branch} is {function}, {len(bodies[-1].nodes)} nodes"))
+            self.details.append((node.name, f"branch inlined: {branch} is {function}, "
+                                            f"{len(bodies[-1].nodes)} nodes"))
         self._merge(node, bodies, pivots, made)
         return made
 
@@ -219,31 +234,40 @@ class _Lowering:
         for i, function in enumerate(branches):
             # The last branch takes every index that is not another's.
             if i < len(branches) - 1:
-                number = self._node(made, f"{node.name}/index_{i}", "Const",
-                                    {"value": np.array(i, np.int32), "dtype": int32}, [], [int32], [SCALAR], node)
-                mine: Edge = (self._node(made, f"{node.name}/is_{i}", "Equal", {"T": int32, "incompatible_shape_error": True},
+                number = self._node(made, f"{node.name}/index_{i}", "Const", {"value": np.array(i, np.int32),
+                                                                              "dtype": int32}, [], [int32],
+                                    [SCALAR], node)
+                mine: Edge = (self._node(made, f"{node.name}/is_{i}", "Equal", {"T": int32,
+                                                                                "incompatible_shape_error": True},
                                          [index, (number, 0)], [bool_], [SCALAR], node), 0)
-                either = mine if earlier is None else (self._node(
-                    made, f"{node.name}/up_to_{i}", "LogicalOr", {}, [earlier, mine], [bool_], [SCALAR], node), 0)
+                either = mine if earlier is None else (self._node(made, f"{node.name}/up_to_{i}", "LogicalOr",
+                                                                  {}, [earlier, mine], [bool_], [SCALAR],
+                                                                  node), 0)
             elif earlier is None:
                 mine = either = self._always(node, index, made)
             else:
-                mine = either = (self._node(made, f"{node.name}/is_other", "LogicalNot", {}, [earlier], [bool_], [SCALAR],
-                                            node), 0)
+                mine = either = (self._node(made, f"{node.name}/is_other", "LogicalNot", {}, [earlier],
+                                            [bool_], [SCALAR], node), 0)
             switch = self._switch(made, node, f"switch_{i}", mine, mine)
-            pivot = self._node(made, f"{node.name}/branch_{i}", "Identity", {"T": bool_}, [(switch, 1)], [bool_], [SCALAR], node)
-            inner = [edge if is_free(edge[0]) else (self._switch(made, node, f"switch_{i}_{j}", edge, mine), 1)
-                     for j, edge in enumerate(arguments)]
-            bodies.append(self._inline(node, function, f"{node.name}/branch_{i}", inner, partial(_same, pivot), made))
+            pivot = self._node(made, f"{node.name}/branch_{i}", "Identity", {"T": bool_}, [(switch, 1)],
+                               [bool_], [SCALAR], node)
+            inner = [edge if is_free(edge[0]) else (self._switch(made, node, f"switch_{i}_{j}", edge, mine),
+                                                    1) for j, edge in enumerate(arguments)]
+            bodies.append(self._inline(node, function, f"{node.name}/branch_{i}", inner, partial(_same,
+                                                                                                 pivot),
+                                       made))
             pivots.append(pivot)
             earlier = either
-            self.details.append((node.name, f"branch inlined: {i} is {function}, {len(bodies[-1].nodes)} nodes"))
+            self.details.append((node.name,
+                                 f"branch inlined: {i} is {function}, {len(bodies[-1].nodes)} nodes"))
         self._merge(node, bodies, pivots, made)
         return made
 
     def _always(self, node: Node, index: Edge, made: list[Node]) -> Edge:
         """True, once the branch index of a Case with one branch is there."""
-        return (self._node(made, f"{node.name}/always", "Equal", {"T": int32, "incompatible_shape_error": True}, [index, index],
+        return (self._node(made, f"{node.name}/always", "Equal", {"T": int32,
+                                                                  "incompatible_shape_error": True}, [index,
+                                                                                                      index],
                            [bool_], [SCALAR], node), 0)
 
     def _merge(self, node: Node, bodies: list[Body], pivots: list[Node], made: list[Node]) -> None:
@@ -251,30 +275,38 @@ class _Lowering:
         waited: list[Node] = []
         for i, dtype in enumerate(node.dtypes):
             merge = self._node(made, f"{node.name}/merge_{i}", "Merge", {"T": dtype, "N": count},
-                               [body.outputs[i] for body in bodies], [dtype, int32], [node.shapes[i], SCALAR], node)
+                               [body.outputs[i] for body in bodies], [dtype, int32], [node.shapes[i], SCALAR],
+                               node)
             self.moved[node, i] = (merge, 0)
             waited.append(merge)
         # A branch is done when its effects are: alive on the one that was taken.
-        ends = [self._node(made, f"{node.name}/done_{i}", "Identity", {"T": bool_}, [(pivot, 0)], [bool_], [SCALAR], node,
-                           list(dict.fromkeys([*body.done, *self._ends(body, partial(_same, pivot))])))
+        ends = [self._node(made, f"{node.name}/done_{i}", "Identity", {"T": bool_}, [(pivot, 0)], [bool_],
+                           [SCALAR], node, list(dict.fromkeys([*body.done, *self._ends(body, partial(_same,
+                                                                                                     pivot))])))
                 for i, (pivot, body) in enumerate(zip(pivots, bodies))]
-        waited.append(self._node(made, f"{node.name}/done", "Merge", {"T": bool_, "N": count}, [(end, 0) for end in ends],
+        waited.append(self._node(made, f"{node.name}/done", "Merge", {"T": bool_, "N": count}, [(end, 0)
+                                                                                                for end
+                                                                                                in ends],
                                  [bool_, int32], [SCALAR, SCALAR], node))
         self._finish(node, made, waited)
 
     def _finish(self, node: Node, made: list[Node], waited: list[Node]) -> None:
         """What waits for the node waits for all of `waited`; the node that says so has its name."""
         self.names.discard(node.name)
-        self.done[node] = self._node(made, node.name, "NoOp", {}, [], [], [], node, list(dict.fromkeys(waited)) or list(node.controls))
+        self.done[node] = self._node(made, node.name, "NoOp", {}, [], [], [], node,
+                                     list(dict.fromkeys(waited)) or list(node.controls))
 
     def _as_bool(self, node: Node, predicate: Edge, made: list[Node]) -> Edge:
         dtype = predicate[0].dtypes[predicate[1]].base_dtype
         if dtype is bool_:
             return predicate
         if "ToBool" not in OPS:
-            raise UnimplementedError(node, node.origin, f"{node.type} '{node.name}' has a predicate of {dtype.name}; graphrt takes "
-                                     f"bool.\n  built at {source_line(node.location)}\n  hint     tf.cast(x, tf.bool)")
-        return (self._node(made, f"{node.name}/to_bool", "ToBool", {"T": dtype}, [predicate], [bool_], [SCALAR], node), 0)
+            raise UnimplementedError(node, node.origin, f"{node.type} '{node.name}' has a predicate of "
+                                                        f"{dtype.name}; graphrt takes bool.\n  built at "
+                                                        f"{source_line(node.location)}\n  hint     "
+                                                        "tf.cast(x, tf.bool)")
+        return (self._node(made, f"{node.name}/to_bool", "ToBool", {"T": dtype}, [predicate], [bool_],
+                           [SCALAR], node), 0)
 
     # -- nodes ---------------------------------------------------------------------------------------------
 
@@ -286,28 +318,29 @@ class _Lowering:
         self.names.add(made)
         return made
 
-    def _node(self, made: list[Node], name: str, kind: str, attrs: dict[str, Any], inputs: list[Edge], dtypes: list[Any],
-              shapes: list[TensorShape], caller: Node, controls: list[Node] | None = None) -> Node:
-        node = Node(self._unique(name), OPS[kind], attrs, inputs, controls or [], dtypes, shapes, caller.device, None,
-                    caller.location)
+    def _node(self, made: list[Node], name: str, kind: str, attrs: dict[str, Any], inputs: list[Edge],
+              dtypes: list[Any], shapes: list[TensorShape], caller: Node, controls: list[Node] | None = None) -> Node:
+        node = Node(self._unique(name), OPS[kind], attrs, inputs, controls or [], dtypes, shapes,
+                    caller.device, None, caller.location)
         made.append(node)
         return node
 
     def _switch(self, made: list[Node], node: Node, name: str, value: Edge, predicate: Edge) -> Node:
-        """A Switch of a value, on its device: output 0 is alive where the predicate is false, output 1 where it is true."""
+        """A Switch of a value, on its device: output 0 is alive where the predicate is false, output 1 where
+        it is true."""
         source, index = value
         dtype = source.dtypes[index].base_dtype
         attrs = {"T": dtype, "_class": [b"loc:@" + source.name.encode()]}
         shape = source.shapes[index] if source.shapes else UNKNOWN
-        return self._node(made, f"{node.name}/{name}", "Switch", attrs, [value, predicate], [dtype, dtype], [shape, shape], node,
-                          list(node.controls))
+        return self._node(made, f"{node.name}/{name}", "Switch", attrs, [value, predicate], [dtype, dtype],
+                          [shape, shape], node, list(node.controls))
 
     def _gated(self, made: list[Node], node: Node, edge: Edge, gate: Node, name: str) -> Edge:
         """The value, once `gate` has run, and dead where `gate` is."""
         source, index = edge
         dtype = source.dtypes[index].base_dtype
-        return (self._node(made, f"{node.name}/{name}", "Identity", {"T": dtype}, [edge], [dtype], [source.shapes[index]], node,
-                           [gate]), 0)
+        return (self._node(made, f"{node.name}/{name}", "Identity", {"T": dtype}, [edge], [dtype],
+                           [source.shapes[index]], node, [gate]), 0)
 
 
 def _same(node: Node) -> Node:

@@ -1,9 +1,10 @@
 """Partition: one subgraph a device (or a task), with a `_Send` and a `_Recv` at each cut.
 
-A tensor crosses once to a partition however many nodes take it there. A control edge crosses as an empty float32 tensor, or
-along with a tensor of the same node that crosses anyway. `_Recv` of what cannot be dead is marked `_never_dead`. Where
-both ends keep a value in host memory, `_HostSend` and `_HostRecv` say so. References do not cross: a plain read of one
-crosses as its value, sent when all else that the reader waits for has run.
+A tensor crosses once to a partition however many nodes take it there. A control edge crosses as an empty
+float32 tensor, or along with a tensor of the same node that crosses anyway. `_Recv` of what cannot be dead is
+marked `_never_dead`. Where both ends keep a value in host memory, `_HostSend` and `_HostRecv` say so.
+References do not cross: a plain read of one crosses as its value, sent when all else that the reader waits
+for has run.
 Cost: one visit a node and edge; nodes are copied where there is more than one partition.
 """
 
@@ -27,7 +28,8 @@ _EMPTY = np.zeros(0, np.float32)
 _EMPTY_SHAPE = TensorShape.of((0,))
 
 
-def partition(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[list[Partition], PassRecord]:
+def partition(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[list[Partition],
+                                                                                     PassRecord]:
     """The partitions of a placed step, in the order in which their first nodes stand in it.
 
     Raises:
@@ -43,8 +45,8 @@ def partition(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> t
     made = cutting.run()
     after = sum(len(p.graph) for p in made)
     tensors, controls = cutting.tensors, cutting.controls
-    return made, PassRecord("partition", len(step), after, f"{len(made)} {kind}s, {tensors} tensor and {controls} control "
-                            f"edges cut", cutting.details)
+    return made, PassRecord("partition", len(step), after, f"{len(made)} {kind}s, {tensors} tensor and "
+                                                           f"{controls} control edges cut", cutting.details)
 
 
 def _place(device: str, by_task: bool) -> str:
@@ -54,7 +56,8 @@ def _place(device: str, by_task: bool) -> str:
 class _Cutting:
     def __init__(self, step: StepGraph, devices: DeviceSet, options: CompileOptions, places: dict[str, str]) -> None:
         self.step, self.devices, self.options, self.place_of = step, devices, options, places
-        self.nodes: dict[str, list[Node]] = {place: [] for place in dict.fromkeys(places[n.device] for n in step.nodes)}
+        self.nodes: dict[str, list[Node]] = {place: [] for place in dict.fromkeys(places[n.device] for n
+                                                                                  in step.nodes)}
         self.copy: dict[Node, Node] = {}
         self.guards: dict[Node, Guard] = guarded(step.nodes)
         self.looped = _inside_loops(step.nodes)
@@ -70,8 +73,8 @@ class _Cutting:
         back_edges: list[tuple[Node, int, Node, int]] = []
         for node in self.step.nodes:
             place = self.place_of[node.device]
-            made = Node(node.name, node.op_def, node.attrs, [], [], node.dtypes, node.shapes, node.device, node.origin,
-                        node.location)
+            made = Node(node.name, node.op_def, node.attrs, [], [], node.dtypes, node.shapes, node.device,
+                        node.origin, node.location)
             for position, (source, index) in enumerate(node.inputs):
                 copied = self.copy.get(source)
                 if copied is None:
@@ -82,9 +85,12 @@ class _Cutting:
                 else:
                     self._check(source, index, node, position)
                     before = self._before_read(node) if source.dtypes[index].is_ref else ()
-                    made.inputs.append((self._receive(source, index, node.device, self._wants_host(node, position), before), 0))
+                    made.inputs.append((self._receive(source, index, node.device, self._wants_host(node,
+                                                                                                   position),
+                                                      before), 0))
             for source in node.controls:
-                made.controls.append(self.copy[source] if self.place_of[source.device] == place else self._wait(source, node))
+                made.controls.append(self.copy[source] if self.place_of[source.device] == place
+                                     else self._wait(source, node))
             self.copy[node] = made
             self.nodes[place].append(made)
         for node, position, source, index in back_edges:
@@ -103,7 +109,8 @@ class _Cutting:
 
     @staticmethod
     def _before_read(node: Node) -> tuple[Node, ...]:
-        """What must have run before a reference that the node takes is read: a reference is read when its consumer runs."""
+        """What must have run before a reference that the node takes is read: a reference is read when its
+        consumer runs."""
         others = [s for s, i in node.inputs if not s.dtypes[i].is_ref and s.type not in ("Const", "_Arg")]
         return tuple(dict.fromkeys([*node.controls, *others]))
 
@@ -112,13 +119,16 @@ class _Cutting:
         key = (source, index, self.place_of[to], on_host, before)
         found = self.received.get(key)
         if found is None:
-            from_host = self._is_accelerator(source.device) and _includes(source.op_def.host_outputs, index, len(source.dtypes))
+            from_host = self._is_accelerator(source.device) and _includes(source.op_def.host_outputs, index,
+                                                                          len(source.dtypes))
             # A Switch is alive where one of its outputs is dead.
-            may_be_dead = source in self.guards or source.type in SWITCHES or any(b in self.guards for b in before)
+            may_be_dead = source in self.guards or source.type in SWITCHES or any(b in self.guards for b
+                                                                                  in before)
             here = self.place_of[source.device]
-            controls = [self.copy[b] if self.place_of[b.device] == here else self._wait(b, source) for b in before]
-            found = self.received[key] = self._pair(source, (self.copy[source], index), source.shapes[index], to, from_host,
-                                                    on_host, may_be_dead, controls)
+            controls = [self.copy[b] if self.place_of[b.device] == here else self._wait(b, source) for b
+                        in before]
+            found = self.received[key] = self._pair(source, (self.copy[source], index), source.shapes[index],
+                                                    to, from_host, on_host, may_be_dead, controls)
             self.tensors += 1
         return found
 
@@ -134,39 +144,43 @@ class _Cutting:
         if carrier is not None:
             received = self._receive(source, *carrier)
         else:
-            signal = Node(self._name(source), OPS["Const"], {"value": _EMPTY, "dtype": float32}, [], [self.copy[source]],
-                          [float32], [_EMPTY_SHAPE], source.device, None, source.location)
+            signal = Node(self._name(source), OPS["Const"], {"value": _EMPTY, "dtype": float32}, [],
+                          [self.copy[source]], [float32], [_EMPTY_SHAPE], source.device, None,
+                          source.location)
             self.nodes[self.place_of[source.device]].append(signal)
-            received = self._pair(source, (signal, 0), _EMPTY_SHAPE, node.device, False, False, source in self.guards)
+            received = self._pair(source, (signal, 0), _EMPTY_SHAPE, node.device, False, False, source
+                                  in self.guards)
             self.controls += 1
         if source in self.guards:
             # Dead where the source is: a node is by its inputs, a `_Recv` itself has run.
             dtype = received.dtypes[0]
-            alive = Node(self._name(source), OPS["Identity"], {"T": dtype}, [(received, 0)], [], [dtype], received.shapes,
-                         received.device, None, source.location)
+            alive = Node(self._name(source), OPS["Identity"], {"T": dtype}, [(received, 0)], [], [dtype],
+                         received.shapes, received.device, None, source.location)
             self.nodes[place].append(alive)
             received = alive
         self.waited[source, place] = received
         return received
 
-    def _pair(self, source: Node, edge: tuple[Node, int], shape: TensorShape, to: str, from_host: bool, to_host: bool,
-              may_be_dead: bool, controls: list[Node] | None = None) -> Node:
-        """Send `edge` from the device of `source` to device `to`, after `controls`; gives the node that receives it."""
+    def _pair(self, source: Node, edge: tuple[Node, int], shape: TensorShape, to: str, from_host: bool,
+              to_host: bool, may_be_dead: bool, controls: list[Node] | None = None) -> Node:
+        """Send `edge` from the device of `source` to device `to`, after `controls`; gives the node that
+        receives it."""
         dtype = edge[0].dtypes[edge[1]].base_dtype
         sender = self.devices.by_name.get(source.device)
         if sender is None:
-            raise InternalError(source, source.origin, f"'{source.name}' is on {source.device}, which is not among the devices")
+            raise InternalError(source, source.origin, f"'{source.name}' is on {source.device}, which is not "
+                                                       "among the devices")
         tensor_name = f"edge_{next(self.options.names)}_{source.name}"
         attrs: dict[str, Any] = {"tensor_name": tensor_name.encode(), "send_device": source.device.encode(),
-                                 "send_device_incarnation": _signed(sender.incarnation), "recv_device": to.encode(),
-                                 "client_terminated": False}
-        send = Node(self._name(source), OPS["_HostSend" if from_host else "_Send"], {"T": dtype, **attrs}, [edge], controls or [], [],
-                    [], source.device, None, source.location)
+                                 "send_device_incarnation": _signed(sender.incarnation),
+                                 "recv_device": to.encode(), "client_terminated": False}
+        send = Node(self._name(source), OPS["_HostSend" if from_host else "_Send"], {"T": dtype, **attrs},
+                    [edge], controls or [], [], [], source.device, None, source.location)
         received: dict[str, Any] = {"tensor_type": dtype, **attrs}
         if not may_be_dead:
             received["_never_dead"] = True
-        recv = Node(self._name(source), OPS["_HostRecv" if to_host else "_Recv"], received, [], [], [dtype], [shape], to, None,
-                    source.location)
+        recv = Node(self._name(source), OPS["_HostRecv" if to_host else "_Recv"], received, [], [], [dtype],
+                    [shape], to, None, source.location)
         self.nodes[self.place_of[source.device]].append(send)
         self.nodes[self.place_of[to]].append(recv)
         what = "control edge" if edge[0].type == "Const" and edge[0].attrs["value"] is _EMPTY else f"{dtype.name} {shape}"
@@ -174,7 +188,8 @@ class _Cutting:
         return recv
 
     def _carriers(self) -> dict[tuple[Node, str], tuple[int, str, bool]]:
-        """Of the outputs that cross anyway, the one that says that its node has run: (output, device, in host memory)."""
+        """Of the outputs that cross anyway, the one that says that its node has run: (output, device, in host
+        memory)."""
         crossing = {(c, self.place_of[n.device]) for n in self.step.nodes for c in n.controls
                     if self.place_of[c.device] != self.place_of[n.device]}
         found: dict[tuple[Node, str], tuple[int, str, bool]] = {}
@@ -182,26 +197,32 @@ class _Cutting:
             for node in self.step.nodes:
                 place = self.place_of[node.device]
                 for position, (source, index) in enumerate(node.inputs):
-                    # A Switch's output may be dead where the Switch has run; a reference's reader decides when it is read.
+                    # A Switch's output may be dead where the Switch has run; a reference's reader decides
+                    # when it is read.
                     if (source, place) in crossing and source.type not in SWITCHES and not source.dtypes[index].is_ref:
-                        found.setdefault((source, place), (index, node.device, self._wants_host(node, position)))
+                        found.setdefault((source, place), (index, node.device, self._wants_host(node,
+                                                                                                position)))
         return found
 
     def _check(self, source: Node, index: int, node: Node, position: int) -> None:
         if source in self.looped and source.type not in ("Exit", "RefExit"):
             raise self._loop_error(source, node)
         if source.dtypes[index].is_ref and node.op_def.has_ref_input and node.input_dtypes[position].is_ref:
-            raise InternalError(node, node.origin, f"'{node.name}' on {node.device} takes a reference to '{source.name}' on "
-                                f"{source.device}: they were not placed together")
+            raise InternalError(node, node.origin, f"'{node.name}' on {node.device} takes a reference to "
+                                                   f"'{source.name}' on {source.device}: they were not "
+                                                   "placed together")
 
     @staticmethod
     def _loop_error(source: Node, node: Node) -> UnimplementedError:
-        return UnimplementedError(node, node.origin, f"a while loop spans devices, which graphrt does not do yet: '{source.name}' is on "
-                                  f"{source.device}, '{node.name}' on {node.device}.\n  built at {source_line(node.location)}\n"
-                                  "  hint     put the loop's ops on one device")
+        return UnimplementedError(node, node.origin, "a while loop spans devices, which graphrt does not do "
+                                                     f"yet: '{source.name}' is on {source.device}, "
+                                                     f"'{node.name}' on {node.device}.\n  built at "
+                                                     f"{source_line(node.location)}\n  hint     put the "
+                                                     "loop's ops on one device")
 
     def _wants_host(self, node: Node, position: int) -> bool:
-        return self._is_accelerator(node.device) and _includes(node.op_def.host_inputs, position, len(node.inputs))
+        return self._is_accelerator(node.device) and _includes(node.op_def.host_inputs, position,
+                                                               len(node.inputs))
 
     def _is_accelerator(self, name: str) -> bool:
         device = self.devices.by_name.get(name)

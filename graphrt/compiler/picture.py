@@ -1,4 +1,5 @@
-"""The picture of a compiled step as SVG: a lane a device, boxes from left to right, edges that cross drawn heavily.
+"""The picture of a compiled step as SVG: a lane a device, boxes from left to right, edges that cross drawn
+heavily.
 
 It needs nothing beside itself, follows the reader's light or dark theme, and is the same for the same step.
 """
@@ -32,11 +33,12 @@ def draw(explanation: Explanation) -> str:
     widths = [_width(box) for box in model.boxes]
     placed = lay_out(model, widths)
     width, height = placed.size
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" class="step" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-             f'height="{height:.0f}" role="img" aria-label="{escape(explanation.title)}">',
-             f"<style>{STYLE.read_text()}</style>",
-             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
-             '<path d="M0 1 L7 4 L0 7 z"/></marker></defs>']
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" class="step" viewBox="0 0 {width:.0f} {height:.0f}" '
+             f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="{escape(explanation.title)}">',
+             f"<style>{STYLE.read_text()}</style>", '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" '
+                                                    'refY="4" markerWidth="6" markerHeight="6" '
+                                                    'orient="auto"><path d="M0 1 L7 4 L0 7 '
+                                                    'z"/></marker></defs>']
     parts += _lanes(model, placed)
     parts += _links(model, placed, explanation.cut_edges)
     parts += [_box_svg(box, placed.x[i], placed.y[i], widths[i]) for i, box in enumerate(model.boxes)]
@@ -51,9 +53,10 @@ def _lanes(model: Model, placed: Placed) -> list[str]:
         counts[box.lane] = counts.get(box.lane, 0) + len(box.members)
     made = []
     for lane, top, height in placed.lanes:
-        made.append(f'<g class="lane"><rect x="{MARGIN:.1f}" y="{top:.1f}" width="{placed.size[0] - 2 * MARGIN:.1f}" '
-                    f'height="{height:.1f}" rx="10"/><text x="{MARGIN + 14:.1f}" y="{top + 20:.1f}">{escape(short_device(lane))}'
-                    f'<tspan class="count" dx="10">{counts[lane]:,} nodes</tspan></text></g>')
+        made.append(f'<g class="lane"><rect x="{MARGIN:.1f}" y="{top:.1f}" '
+                    f'width="{placed.size[0] - 2 * MARGIN:.1f}" height="{height:.1f}" rx="10"/><text '
+                    f'x="{MARGIN + 14:.1f}" y="{top + 20:.1f}">{escape(short_device(lane))}<tspan '
+                    f'class="count" dx="10">{counts[lane]:,} nodes</tspan></text></g>')
     return made
 
 
@@ -84,12 +87,13 @@ def _width(box: Box) -> float:
 
 def _box_svg(box: Box, x: float, y: float, width: float) -> str:
     middle = x + width / 2
-    stack = (f'<rect class="behind" x="{x + 4:.1f}" y="{y + 4:.1f}" width="{width:.1f}" height="{BOX_HEIGHT:.1f}" rx="6"/>'
-             if box.kind == "scope" else "")
-    return (f'<g class="box {box.kind}"><title>{escape(chr(10).join(box.notes))}</title>{stack}'
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX_HEIGHT:.1f}" rx="6"/>'
-            f'<text class="name" x="{middle:.1f}" y="{y + 15.5:.1f}">{escape(_clipped(box.title))}</text>'
-            f'<text class="type" x="{middle:.1f}" y="{y + 28.5:.1f}">{escape(_clipped(box.subtitle, 30))}</text></g>')
+    stack = (f'<rect class="behind" x="{x + 4:.1f}" y="{y + 4:.1f}" width="{width:.1f}" '
+             f'height="{BOX_HEIGHT:.1f}" rx="6"/>' if box.kind == "scope" else "")
+    return (f'<g class="box {box.kind}"><title>{escape(chr(10).join(box.notes))}</title>{stack}<rect '
+            f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX_HEIGHT:.1f}" rx="6"/><text '
+            f'class="name" x="{middle:.1f}" y="{y + 15.5:.1f}">{escape(_clipped(box.title))}</text><text '
+            f'class="type" x="{middle:.1f}" '
+            f'y="{y + 28.5:.1f}">{escape(_clipped(box.subtitle, 30))}</text></g>')
 
 
 # -- links -------------------------------------------------------------------------------------------------
@@ -152,14 +156,17 @@ def _pills(model: Model, placed: Placed, edges: list[CutEdge]) -> list[str]:
         text = f"{numbers[0]}  {size}" if len(numbers) == 1 else f"{numbers[0]}\N{HORIZONTAL ELLIPSIS}{numbers[-1]}"
         x = placed.x[link.source] + placed.width[link.source]
         y = placed.y[link.source] + BOX_HEIGHT / 2
-        to_x, to_y = (route[0][0], route[0][2]) if route else (placed.x[link.target], placed.y[link.target] + BOX_HEIGHT / 2)
+        to_x, to_y = (route[0][0], route[0][2]) if route else (placed.x[link.target], placed.y[link.target]
+                                                               + BOX_HEIGHT / 2)
         width = len(text) * 5.6 + 10
         made.append(_pill((x + to_x) / 2, (y + to_y) / 2, width, text, taken, numbers[0],
-                          "\n".join(f"{n}: {edges[n - 1].tensor}, {described(edges[n - 1])}" for n in numbers[:12])))
+                          "\n".join(f"{n}: {edges[n - 1].tensor}, {described(edges[n - 1])}" for n
+                                    in numbers[:12])))
     return made
 
 
-def _pill(x: float, y: float, width: float, text: str, taken: list[tuple[float, float, float]], number: int, title: str) -> str:
+def _pill(x: float, y: float, width: float, text: str, taken: list[tuple[float, float, float]], number: int,
+          title: str) -> str:
     step = 0
     at = y
     while any(abs(x - other_x) < (width + other_width) / 2 + 2 and abs(at - other_y) < _PILL_HEIGHT + 2
@@ -167,6 +174,7 @@ def _pill(x: float, y: float, width: float, text: str, taken: list[tuple[float, 
         step += 1
         at = y + (_PILL_HEIGHT + 3) * ((step + 1) // 2) * (1 if step % 2 else -1)
     taken.append((x, at, width))
-    return (f'<a class="pill" href="#edge-{number}"><title>{escape(title)}</title><rect x="{x - width / 2:.1f}" '
-            f'y="{at - _PILL_HEIGHT / 2:.1f}" width="{width:.1f}" height="{_PILL_HEIGHT:.1f}" rx="{_PILL_HEIGHT / 2:.1f}"/>'
-            f'<text x="{x:.1f}" y="{at + 3.5:.1f}">{escape(text)}</text></a>')
+    return (f'<a class="pill" href="#edge-{number}"><title>{escape(title)}</title><rect '
+            f'x="{x - width / 2:.1f}" y="{at - _PILL_HEIGHT / 2:.1f}" width="{width:.1f}" '
+            f'height="{_PILL_HEIGHT:.1f}" rx="{_PILL_HEIGHT / 2:.1f}"/><text x="{x:.1f}" '
+            f'y="{at + 3.5:.1f}">{escape(text)}</text></a>')

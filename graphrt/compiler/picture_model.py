@@ -1,7 +1,7 @@
 """What a picture shows: boxes in lanes, one lane a device, and links between them.
 
-Constants stand inside the boxes that take them. Beyond `MOST_BOXES` nodes, boxes are name scopes: the largest are opened
-first, as far as the figure allows, so that a picture of any graph can be read.
+Constants stand inside the boxes that take them. Beyond `MOST_BOXES` nodes, boxes are name scopes: the largest
+are opened first, as far as the figure allows, so that a picture of any graph can be read.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def model_of(step: StepGraph, rules: dict[str, str]) -> Model:
     keep = preserved(step)
     consumers = step.consumers()
     waited_for = {c for n in step.nodes for c in n.controls}
-    inside = {n for n in step.nodes if n.type == "Const" and not n.controls and n not in keep and n not in waited_for
-              and all(c.device == n.device for c, _ in consumers[n])}
+    inside = {n for n in step.nodes if n.type == "Const" and not n.controls and n not in keep and n
+              not in waited_for and all(c.device == n.device for c, _ in consumers[n])}
     shown = [n for n in step.nodes if n not in inside]
     is_grouped = len(shown) > MOST_BOXES
     groups = _scopes(shown) if is_grouped else [(n.name, [n]) for n in shown]
@@ -115,7 +115,8 @@ def _box(name: str, nodes: list[Node], inside: set[Node], order: dict[Node, int]
         for node in nodes:
             kinds[node.type] = kinds.get(node.type, 0) + 1
         most = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-        notes = [name, f"{len(nodes):,} nodes on {nodes[0].device}"] + [f"{n:,} {kind}" for kind, n in most[:10]]
+        notes = [name, f"{len(nodes):,} nodes on {nodes[0].device}"] + [f"{n:,} {kind}" for kind, n
+                                                                        in most[:10]]
         return Box(name, f"{len(nodes):,} nodes", "scope", nodes[0].device, first, notes, nodes)
     node = nodes[0]
     constants = [(i, s) for i, (s, _) in enumerate(node.inputs) if s in inside]
@@ -164,7 +165,8 @@ def _value(node: Node, most: int) -> str:
     if value.size == 1 and value.dtype != object:
         text = f"{value.item():.4g}" if value.dtype.kind == "f" else str(value.item())
     elif value.size <= 4 and value.dtype != object:
-        text = "[" + " ".join(f"{v:.4g}" if value.dtype.kind == "f" else str(v) for v in value.ravel().tolist()) + "]"
+        text = "[" + " ".join(f"{v:.4g}" if value.dtype.kind == "f" else str(v) for v
+                              in value.ravel().tolist()) + "]"
     elif value.size == 1:
         text = repr(value.item())
     else:
@@ -176,7 +178,8 @@ def _value(node: Node, most: int) -> str:
 
 
 def _path(node: Node) -> tuple[str, ...]:
-    """The scopes that a node can be drawn in, outermost first: its name scopes, then ops of one name with other numbers."""
+    """The scopes that a node can be drawn in, outermost first: its name scopes, then ops of one name with
+    other numbers."""
     parts = node.name.split("/")
     return (*parts[:-1], _NUMBER.sub("_*", parts[-1]), parts[-1])
 

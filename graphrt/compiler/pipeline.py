@@ -28,7 +28,8 @@ from graphrt.core.graph import Graph
 
 Pass = Callable[[StepGraph, DeviceSet, CompileOptions], tuple[StepGraph, PassRecord]]
 
-# Between prune and partition. A removed branch leaves constants where its Merge was, so they are folded again.
+# Between prune and partition. A removed branch leaves constants where its Merge was, so they are folded
+# again.
 PASSES: list[Pass] = [
     lower_control_flow,
     place,
@@ -43,8 +44,8 @@ PASSES: list[Pass] = [
 
 
 class _CollectorPause:
-    """Holds the garbage collector while any thread compiles: a compile makes many objects and little garbage, and the
-    collector would walk the whole graph again and again, which doubles its time."""
+    """Holds the garbage collector while any thread compiles: a compile makes many objects and little garbage,
+    and the collector would walk the whole graph again and again, which doubles its time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

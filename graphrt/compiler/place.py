@@ -1,14 +1,14 @@
 """Place: every node gets one device, a full name.
 
-Nodes that must share a device form a group: those that name each other in `_class` (loc:@name), and whatever takes a
-ref or a resource, with what makes it. A group's devices are those that have a kernel for each member and that fit what
-its members ask for; where a consumer of a variable asks for another device than the variable's, the variable's stands.
-Of these devices the first in order of preference (DeviceSet) is taken, but a node that only looks at a shape goes with
-its input and a node without inputs with its consumers, as in TensorFlow. Stateful nodes keep the device that an earlier
-step of the session gave them.
+Nodes that must share a device form a group: those that name each other in `_class` (loc:@name), and whatever
+takes a ref or a resource, with what makes it. A group's devices are those that have a kernel for each member
+and that fit what its members ask for; where a consumer of a variable asks for another device than the
+variable's, the variable's stands. Of these devices the first in order of preference (DeviceSet) is taken, but
+a node that only looks at a shape goes with its input and a node without inputs with its consumers, as in
+TensorFlow. Stateful nodes keep the device that an earlier step of the session gave them.
 
-Variables of a step are grouped with their consumers in the whole graph, not only those in the step: two steps must not
-put one variable on two devices.
+Variables of a step are grouped with their consumers in the whole graph, not only those in the step: two steps
+must not put one variable on two devices.
 Cost: near-linear in nodes and edges.
 """
 
@@ -24,20 +24,23 @@ from graphrt.compiler.step_graph import Node, PassRecord, StepGraph
 # Ops that look at a tensor's shape, not at its elements.
 _METADATA = frozenset(("Shape", "ShapeN", "Size", "Rank"))
 # Stateful only as nodes that must not be merged or folded: they hold nothing from step to step.
-_STATELESS_BETWEEN_STEPS = frozenset(("_Arg", "_Retval", "_Send", "_Recv", "_HostSend", "_HostRecv", "Assert"))
+_STATELESS_BETWEEN_STEPS = frozenset(("_Arg", "_Retval", "_Send", "_Recv", "_HostSend", "_HostRecv",
+                                      "Assert"))
 
 
 def place(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
     """Set every node's device. The record has each node's device and the rule that decided.
 
     Raises:
-      InvalidArgumentError: no device fits; the message names the op, the user's line, what was asked for, the op that rules
-        it out, and the devices that would do.
+      InvalidArgumentError: no device fits; the message names the op, the user's line, what was asked for, the
+        op that rules it out, and the devices that would do.
     """
     while True:
         placed, rules = _decide(step, devices, options)
-        # Steps that are compiled at the same time agree on stateful nodes: the first to pin one wins, the others try again.
-        if all(options.pinned.setdefault(n.name, placed[n]) == placed[n] for n in step.nodes if _keeps_state(n)):
+        # Steps that are compiled at the same time agree on stateful nodes: the first to pin one wins, the
+        # others try again.
+        if all(options.pinned.setdefault(n.name, placed[n]) == placed[n] for n in step.nodes
+               if _keeps_state(n)):
             break
     counts: dict[str, int] = {}
     details: list[tuple[str, str]] = []
@@ -63,7 +66,8 @@ def _keeps_state(node: Node) -> bool:
     return node.op_def.stateful and node.type not in _STATELESS_BETWEEN_STEPS
 
 
-def _decide(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[dict[Node, str], dict[Node, str]]:
+def _decide(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[dict[Node, str], dict[Node,
+                                                                                                         str]]:
     groups = Groups(step, devices, options)
     placed: dict[Node, str] = {}
     rules: dict[Node, str] = {}
@@ -106,8 +110,8 @@ def _decide(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tup
     return placed, rules
 
 
-def _place_generators(step: StepGraph, devices: DeviceSet, groups: Groups, generators: list[Node], placed: dict[Node, str],
-                      rules: dict[Node, str]) -> None:
+def _place_generators(step: StepGraph, devices: DeviceSet, groups: Groups, generators: list[Node],
+                      placed: dict[Node, str], rules: dict[Node, str]) -> None:
     """Put nodes without inputs on the device of their consumers, where that is one and they may be there."""
     wanted: dict[Node, str | None] = dict.fromkeys(generators, "")
     for node in step.nodes:

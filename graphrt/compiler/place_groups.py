@@ -1,4 +1,5 @@
-"""Groups of nodes that must share a device, the devices that each may have, and what to say where there are none."""
+"""Groups of nodes that must share a device, the devices that each may have, and what to say where there are
+none."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Group:
       rule: what decided, for the record.
     """
 
-    __slots__ = ("size", "wish", "wisher", "supported", "mask", "pinned", "rule", "members", "conflict", "overruled")
+    __slots__ = ("size", "wish", "wisher", "supported", "mask", "pinned", "rule", "members", "conflict",
+                 "overruled")
 
     def __init__(self) -> None:
         self.size = 0
@@ -55,7 +57,8 @@ class Group:
 
 
 class Groups:
-    """The groups of a step. Most nodes are alone in theirs, and such groups are shared by all nodes that are alike."""
+    """The groups of a step. Most nodes are alone in theirs, and such groups are shared by all nodes that are
+    alike."""
 
     def __init__(self, step: StepGraph, devices: DeviceSet, options: CompileOptions) -> None:
         self.step, self.devices, self.options = step, devices, options
@@ -216,7 +219,8 @@ class Groups:
 
 
 def _makes_state(member: Member) -> bool:
-    """True for variables and other ops that make a ref or a resource: their wish stands over their consumers'."""
+    """True for variables and other ops that make a ref or a resource: their wish stands over their
+    consumers'."""
     if isinstance(member, Node):
         types = member.dtypes
         return bool(types) and not member.inputs and (types[0] is resource or types[0].is_ref)
@@ -235,7 +239,8 @@ def _device_of(member: Member) -> str:
 
 
 def _sharers(op: Operation) -> Iterator[Operation]:
-    """The operations that share a ref or a resource with `op` by an edge of the graph. A call takes many resources, and they
+    """The operations that share a ref or a resource with `op` by an edge of the graph. A call takes many
+    resources, and they
     need not be together: its body's nodes decide once it is in a step."""
     if _is_call(op):
         return
@@ -244,8 +249,8 @@ def _sharers(op: Operation) -> Iterator[Operation]:
             yield from (c for c in tensor._consumers if not _is_call(c))
         elif tensor.dtype.is_ref:
             for consumer in tensor._consumers:
-                if consumer.op_def.has_ref_input and any(t is tensor and d.is_ref
-                                                         for t, d in zip(consumer.inputs, _input_types(consumer))):
+                if consumer.op_def.has_ref_input and any(t is tensor and d.is_ref for t, d
+                                                         in zip(consumer.inputs, _input_types(consumer))):
                     yield consumer
     types = _input_types(op) if op.op_def.has_ref_input else ()
     for i, tensor in enumerate(op.inputs):
@@ -274,18 +279,20 @@ def placement_error(group: Group, node: Node, devices: DeviceSet, options: Compi
     if group.conflict is not None:
         other, wanted = group.conflict
         first = group.wisher if group.wisher is not None else members[0]
-        lines.append(f"Cannot assign a device for operation {node.name}: it must share one with {len(members) - 1} other "
-                     f"op{'s' if len(members) != 2 else ''}, and they ask for different devices.")
+        lines.append(f"Cannot assign a device for operation {node.name}: it must share one with "
+                     f"{len(members) - 1} other op{'s' if len(members) != 2 else ''}, and they ask for "
+                     "different devices.")
         lines.append(f"  asked    {asked} by {_described(first)}")
         lines.append(f"  asked    {wanted} by {_described(other)}")
     elif group.pinned and options.pinned:
-        culprits = [m for m in members if not devices.supporting(m.op_def, m.attrs) & devices.bit(group.pinned)]
-        lines.append(f"Cannot assign a device for operation {node.name}: its state is on {group.pinned} since an earlier step of "
-                     "this session, and an op that takes it has no kernel there.")
+        culprits = [m for m in members if not devices.supporting(m.op_def, m.attrs)
+                    & devices.bit(group.pinned)]
+        lines.append(f"Cannot assign a device for operation {node.name}: its state is on {group.pinned} "
+                     "since an earlier step of this session, and an op that takes it has no kernel there.")
         lines += [f"  no kernel {_described(m)}" for m in culprits[:4]]
     elif asked and not devices.matching(group.wish):
-        lines.append(f"Cannot assign a device for operation {node.name}: {node.type} was asked to be on '{asked}', and there is "
-                     "no such device.")
+        lines.append(f"Cannot assign a device for operation {node.name}: {node.type} was asked to be on "
+                     f"'{asked}', and there is no such device.")
         if group.wisher is not None and group.wisher is not node:
             lines.append(f"  asked by {_described(group.wisher)}")
     else:
@@ -303,7 +310,8 @@ def placement_error(group: Group, node: Node, devices: DeviceSet, options: Compi
     return InvalidArgumentError(node, node.origin, "\n".join(lines))
 
 
-def _explain_kernels(group: Group, node: Node, members: list[Member], devices: DeviceSet, asked: str, lines: list[str]) -> None:
+def _explain_kernels(group: Group, node: Node, members: list[Member], devices: DeviceSet, asked: str,
+                     lines: list[str]) -> None:
     fitting = devices.matching(group.wish)
     culprits = [m for m in members if not devices.supporting(m.op_def, m.attrs) & fitting]
     on = f"on '{asked}'" if asked else "on any device"
@@ -312,11 +320,12 @@ def _explain_kernels(group: Group, node: Node, members: list[Member], devices: D
         lines.append(f"Cannot assign a device for operation {node.name}: {node.type} has no kernel {on}" +
                      (f" for {types}." if types else "."))
         return
-    lines.append(f"Cannot assign a device for operation {node.name}: it must share one with {len(members) - 1} other "
-                 f"op{'s' if len(members) != 2 else ''}, and no device {on.removeprefix('on ') if not asked else on} has kernels "
-                 "for all of them.")
+    lines.append(f"Cannot assign a device for operation {node.name}: it must share one with "
+                 f"{len(members) - 1} other op{'s' if len(members) != 2 else ''}, and no device "
+                 f"{on.removeprefix('on ') if not asked else on} has kernels for all of them.")
     if group.wisher is not None:
         lines.append(f"  asked    {asked} by {_described(group.wisher)}")
     for member in (culprits or members)[:6]:
-        kinds = sorted({devices.by_name[n].type for n in devices.listed(devices.supporting(member.op_def, member.attrs))})
+        kinds = sorted({devices.by_name[n].type for n in devices.listed(devices.supporting(member.op_def,
+                                                                                           member.attrs))})
         lines.append(f"  kernels  {_described(member)}: {' and '.join(kinds) if kinds else 'none'} only")

@@ -1,7 +1,7 @@
 """Prune: from a Graph keep what the fetches and targets need, as a StepGraph.
 
-After it, every node reaches a fetch or a target, and every feed is an `_Arg` that has no inputs. A node that is fed on
-one output and needed on another is kept. What waits for a fed placeholder waits for its `_Arg`.
+After it, every node reaches a fetch or a target, and every feed is an `_Arg` that has no inputs. A node that
+is fed on one output and needed on another is kept. What waits for a fed placeholder waits for its `_Arg`.
 Cost: one visit per kept node and edge; nodes come out in the order in which the program made them.
 """
 
@@ -19,7 +19,8 @@ from graphrt.core.registry import OPS
 from graphrt.core.tensor import Tensor
 
 PLACEHOLDERS = frozenset(("Placeholder", "PlaceholderV2"))
-# Placeholders' static shapes hold whatever is fed; a constant's may have come from the value that the feed replaces.
+# Placeholders' static shapes hold whatever is fed; a constant's may have come from the value that the feed
+# replaces.
 _UNKNOWN_VALUE = PLACEHOLDERS | {"PlaceholderWithDefault"}
 
 
@@ -27,7 +28,8 @@ def prune(graph: Graph, signature: Signature) -> tuple[StepGraph, PassRecord]:
     """The part of `graph` that `signature` needs.
 
     Raises:
-      NotFoundError, InvalidArgumentError: a name that is not in the graph, or an output that the op does not have.
+      NotFoundError, InvalidArgumentError: a name that is not in the graph, or an output that the op does not
+        have.
     """
     feeds = [_tensor(graph, name, "feed") for name in signature.feeds]
     fetches = [_tensor(graph, name, "fetch") for name in signature.fetches]
@@ -53,12 +55,14 @@ def prune(graph: Graph, signature: Signature) -> tuple[StepGraph, PassRecord]:
     total = len(graph._operations)
     # A placeholder that an `_Arg` stands for was replaced, not removed.
     removed = total - len(kept) - len(fed_placeholders)
-    return step, PassRecord("prune", total, len(step), f"kept {len(kept)} of {total} nodes of the graph, removed {removed}; "
-                            f"{len(args)} fed, {len(retvals)} fetched", cut)
+    return step, PassRecord("prune", total, len(step), f"kept {len(kept)} of {total} nodes of the graph, "
+                                                       f"removed {removed}; {len(args)} fed, {len(retvals)} "
+                                                       "fetched", cut)
 
 
 def needed(roots: Iterable[Operation], fed: dict[int, Any], fed_placeholders: Any) -> set[Operation]:
-    """The operations that `roots` need, themselves included, up to fed tensors (by id) and fed placeholders."""
+    """The operations that `roots` need, themselves included, up to fed tensors (by id) and fed
+    placeholders."""
     kept: set[Operation] = set()
     frontier = list(roots)
     while frontier:
@@ -77,7 +81,8 @@ def needed(roots: Iterable[Operation], fed: dict[int, Any], fed_placeholders: An
 
 def build_nodes(operations: list[Operation], fed: dict[int, tuple[Node, int]],
                 stand_ins: dict[Operation, Node]) -> tuple[list[Node], dict[Operation, Node]]:
-    """Nodes of `operations`, which are in the order of their making, each after its inputs; and which is whose.
+    """Nodes of `operations`, which are in the order of their making, each after its inputs; and which is
+    whose.
 
     Args:
       fed: id of a tensor to the output that takes its place.
@@ -86,7 +91,8 @@ def build_nodes(operations: list[Operation], fed: dict[int, tuple[Node, int]],
     made: dict[Operation, Node] = {}
     for op in operations:
         outputs = op.outputs
-        made[op] = Node(op.name, op.op_def, op.attrs, [], [], [t.dtype for t in outputs], [t._shape for t in outputs],
+        made[op] = Node(op.name, op.op_def, op.attrs, [], [], [t.dtype for t in outputs], [t._shape for t
+                                                                                           in outputs],
                         op._device, op, op.location)
     is_ordered = True
     for op, node in made.items():
@@ -120,9 +126,11 @@ def build_nodes(operations: list[Operation], fed: dict[int, tuple[Node, int]],
 def _check_refs(node: Node) -> None:
     for (source, _), wanted in zip(node.inputs, node.input_dtypes):
         if wanted.is_ref and source.type == "_Arg":
-            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' updates a variable in place, and that "
-                                       f"variable is fed: a fed value cannot be updated.\n  built at "
-                                       f"{source_line(node.location)}\n  hint     run the assignment without the feed")
+            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' updates a variable in "
+                                                          "place, and that variable is fed: a fed value "
+                                                          "cannot be updated.\n  built at "
+                                                          f"{source_line(node.location)}\n  hint     run the "
+                                                          "assignment without the feed")
 
 
 def _refresh_shapes(step: StepGraph, feeds: list[Tensor], args: list[Node]) -> None:
@@ -140,25 +148,25 @@ def _arg(tensor: Tensor, index: int) -> Node:
 
 def _retval(tensor: Tensor, index: int, source: tuple[Node, int]) -> Node:
     attrs = {"T": tensor.dtype.base_dtype, "index": index}
-    return Node(f"_retval_{tensor.op.name}_{tensor.value_index}_{index}", OPS["_Retval"], attrs, [source], [], [], [], "",
-                None, tensor.op.location)
+    return Node(f"_retval_{tensor.op.name}_{tensor.value_index}_{index}", OPS["_Retval"], attrs, [source], [],
+                [], [], "", None, tensor.op.location)
 
 
 def _operation(graph: Graph, name: str, role: str) -> Operation:
     op = graph._operations.get(name)
     if op is None:
-        raise NotFoundError(None, None, f"The {role} '{name}' is not in the graph of {len(graph._operations)} nodes."
-                            f"{graph._near(name)}")
+        raise NotFoundError(None, None, f"The {role} '{name}' is not in the graph of "
+                                        f"{len(graph._operations)} nodes.{graph._near(name)}")
     return op
 
 
 def _tensor(graph: Graph, name: str, role: str) -> Tensor:
     op_name, _, index = name.rpartition(":")
     if not op_name or not index.isdigit():
-        raise InvalidArgumentError(None, None, f"The {role} '{name}' is not a tensor's name: those are 'op:index', as in "
-                                   f"'{name.split(':')[0]}:0'")
+        raise InvalidArgumentError(None, None, f"The {role} '{name}' is not a tensor's name: those are "
+                                               f"'op:index', as in '{name.split(':')[0]}:0'")
     op = _operation(graph, op_name, role)
     if int(index) >= len(op.outputs):
-        raise InvalidArgumentError(None, None, f"The {role} '{name}' does not exist: '{op_name}' ({op.type}) has "
-                                   f"{len(op.outputs)} outputs")
+        raise InvalidArgumentError(None, None, f"The {role} '{name}' does not exist: '{op_name}' ({op.type}) "
+                                               f"has {len(op.outputs)} outputs")
     return op.outputs[int(index)]

@@ -1,6 +1,8 @@
-"""Static shapes of step nodes: of graphs that arrive without them, and downstream of a feed that replaces a constant.
+"""Static shapes of step nodes: of graphs that arrive without them, and downstream of a feed that replaces a
+constant.
 
-Shape rules ask for constant values as they do while a graph is built, so step nodes are shown to them as tensors.
+Shape rules ask for constant values as they do while a graph is built, so step nodes are shown to them as
+tensors.
 Cost: one call of a shape rule a node.
 """
 
@@ -84,8 +86,8 @@ def infer_node(node: Node, handles: Handles) -> None:
 
 
 def infer_shapes(nodes: Iterable[Node]) -> None:
-    """Set the shapes of `nodes`, which are in topological order, beside what is known of them already. What a loop carries
-    back is not known."""
+    """Set the shapes of `nodes`, which are in topological order, beside what is known of them already. What a
+    loop carries back is not known."""
     handles: Handles = {}
     for node in nodes:
         if node.type in ("Merge", "RefMerge") and any(s.type == "NextIteration" for s, _ in node.inputs):
@@ -93,7 +95,8 @@ def infer_shapes(nodes: Iterable[Node]) -> None:
             continue
         known = node.shapes
         infer_node(node, handles)
-        node.shapes = [old.merge_with(new) if old.is_compatible_with(new) else new for old, new in zip(known, node.shapes)]
+        node.shapes = [old.merge_with(new) if old.is_compatible_with(new) else new for old, new in zip(known,
+                                                                                                       node.shapes)]
 
 
 def infer_downstream(step: StepGraph, roots: set[Node]) -> None:

@@ -1,8 +1,8 @@
 """Share subexpressions: of nodes that compute the same from the same, on one device, one stays.
 
-Two nodes are the same where op, device, inputs, control inputs and attrs are; constants where their bits are. Never shared:
-stateful, random and control-flow nodes, those that read a live reference (its value depends on when), and nodes
-that are fetched or targets, which keep their names.
+Two nodes are the same where op, device, inputs, control inputs and attrs are; constants where their bits are.
+Never shared: stateful, random and control-flow nodes, those that read a live reference (its value depends on
+when), and nodes that are fetched or targets, which keep their names.
 Cost: one visit a node; attrs and constants are compared only where the rest is the same.
 """
 
@@ -17,12 +17,14 @@ from graphrt.compiler.deadness import CONTROL_FLOW
 from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.step_graph import Node, PassRecord, StepGraph, preserved, sweep
 
-# Constants up to this many bytes are compared by their bytes, up to the next figure by a digest, larger ones by identity.
+# Constants up to this many bytes are compared by their bytes, up to the next figure by a digest, larger ones
+# by identity.
 _BY_BYTES = 256
 _BY_DIGEST = 1 << 20
 
 
-def share_subexpressions(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
+def share_subexpressions(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph,
+                                                                                          PassRecord]:
     """The step with equal nodes merged into the first of them."""
     before = len(step)
     if not options.share:
@@ -64,12 +66,14 @@ def share_subexpressions(step: StepGraph, devices: Any, options: CompileOptions)
         if node.type in ("Merge", "RefMerge"):
             node.inputs = [(instead.get(s, s), i) for s, i in node.inputs]
     made = sweep(step)
-    return made, PassRecord("share_subexpressions", before, len(made), f"{len(details)} nodes shared", details)
+    return made, PassRecord("share_subexpressions", before, len(made), f"{len(details)} nodes shared",
+                            details)
 
 
 def _is_shareable(op_def: Any) -> bool:
-    return not (op_def.stateful or op_def.asynchronous or op_def.blocking or op_def.has_ref_input or op_def.has_ref_output
-                or op_def.unfoldable and op_def.name != "Const" or op_def.name in CONTROL_FLOW or not op_def.outputs)
+    return not (op_def.stateful or op_def.asynchronous or op_def.blocking or op_def.has_ref_input
+                or op_def.has_ref_output or op_def.unfoldable and op_def.name != "Const" or op_def.name
+                in CONTROL_FLOW or not op_def.outputs)
 
 
 def _attrs_key(node: Node) -> Any:

@@ -6,7 +6,11 @@ from typing import Any
 
 from graphrt.control_flow.case import case, switch_case
 from graphrt.control_flow.cond import cond
-from graphrt.control_flow.version import control_flow_v2_enabled, disable_control_flow_v2, enable_control_flow_v2
+from graphrt.control_flow.version import (
+    control_flow_v2_enabled,
+    disable_control_flow_v2,
+    enable_control_flow_v2,
+)
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.operation import Operation
@@ -15,8 +19,20 @@ from graphrt.functions.python_function import numpy_function, py_func
 from graphrt.variables.lifting import gated as tuple
 from graphrt.variables.lifting import group
 
-__all__ = ["case", "cond", "control_flow_v2_enabled", "disable_control_flow_v2", "enable_control_flow_v2", "group", "identity_n",
-           "no_op", "numpy_function", "py_func", "switch_case", "tuple"]
+__all__ = [
+    "case",
+    "cond",
+    "control_flow_v2_enabled",
+    "disable_control_flow_v2",
+    "enable_control_flow_v2",
+    "group",
+    "identity_n",
+    "no_op",
+    "numpy_function",
+    "py_func",
+    "switch_case",
+    "tuple",
+]
 
 
 def no_op(name: str | None = None) -> Operation:

@@ -26,6 +26,10 @@ def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | 
             return raw.Assert(condition, data, summarize=summarize, name="Assert")
         condition = convert_to_tensor(condition, name="Condition")
         # Data that is on a GPU is copied to the host only where it is shown.
-        guarded = cond(condition, raw.NoOp, lambda: raw.Assert(condition, data, summarize=summarize, name="Assert"),
-                       name="AssertGuard")
+        guarded = cond(
+            condition,
+            raw.NoOp,
+            lambda: raw.Assert(condition, data, summarize=summarize, name="Assert"),
+            name="AssertGuard",
+        )
         return guarded.op

@@ -1,4 +1,5 @@
-"""tf.case and tf.switch_case: several branches; smart_cond: a conditional that may be decided while the graph is built."""
+"""tf.case and tf.switch_case: several branches; smart_cond: a conditional that may be decided while the graph
+is built."""
 
 from __future__ import annotations
 
@@ -21,12 +22,18 @@ from graphrt.core.tensor import Tensor
 Branch = Callable[[], Any]
 
 
-def case(pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = False, strict: bool = False,
-         name: str = "case") -> Any:
+def case(
+    pred_fn_pairs: Any,
+    default: Branch | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any:
     """What the function of the first true predicate returns; that of `default` where none is true.
 
     Args:
-      pred_fn_pairs: a list of (bool scalar tensor, function), or a dict, which is taken in the order of the predicates' names.
+      pred_fn_pairs: a list of (bool scalar tensor, function), or a dict, which is taken in the order of the
+        predicates' names.
       default: a function; without it a step in which no predicate is true fails.
       exclusive: a step in which several predicates are true fails.
       strict: as for tf.cond.
@@ -36,13 +43,23 @@ def case(pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = Fa
     return _case(cond, pred_fn_pairs, default, exclusive, name, False, strict=strict)
 
 
-def smart_case(pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = False, name: str = "smart_case") -> Any:
-    """`case` with predicates that may be Python bools; branches that are decided now are called now, or left out."""
+def smart_case(
+    pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = False, name: str = "smart_case"
+) -> Any:
+    """`case` with predicates that may be Python bools; branches that are decided now are called now, or left
+    out."""
     return _case(smart_cond, pred_fn_pairs, default, exclusive, name, True)
 
 
-def _case(cond_fn: Callable[..., Any], pairs: Any, default: Branch | None, exclusive: bool, name: str, python_preds: bool,
-          **options: Any) -> Any:
+def _case(
+    cond_fn: Callable[..., Any],
+    pairs: Any,
+    default: Branch | None,
+    exclusive: bool,
+    name: str,
+    python_preds: bool,
+    **options: Any,
+) -> Any:
     predicates, actions = _checked_pairs(pairs, python_preds)
     with name_scope(name, "case", [p for p in predicates if isinstance(p, Tensor)]):
         if default is None:
@@ -87,11 +104,18 @@ def _checked_pairs(pairs: Any, python_preds: bool) -> tuple[list[Any], list[Bran
 def _at_most(n: int, predicates: list[Any], message: str) -> Operation:
     """An operation that fails where more than `n` of the predicates are true."""
     packed = raw.Pack(predicates, axis=0, name="preds_c")
-    true_count = raw.Sum(raw.Cast(packed, DstT=int32), raw.Const(value=np.zeros(1, np.int32), dtype=int32), name="num_true_conds")
+    true_count = raw.Sum(
+        raw.Cast(packed, DstT=int32),
+        raw.Const(value=np.zeros(1, np.int32), dtype=int32),
+        name="num_true_conds",
+    )
     limit = raw.Const(value=np.array(n, np.int32), dtype=int32, name="n_true_conds")
     names = ", ".join(getattr(p, "name", "?") for p in predicates)
-    return Assert(raw.LessEqual(true_count, limit), [f"{message}: more than {n} conditions ({names}) evaluated as True:", packed],
-                  summarize=len(predicates))
+    return Assert(
+        raw.LessEqual(true_count, limit),
+        [f"{message}: more than {n} conditions ({names}) evaluated as True:", packed],
+        summarize=len(predicates),
+    )
 
 
 def _checked_default(predicates: list[Any], action: Branch) -> Branch:
@@ -99,9 +123,14 @@ def _checked_default(predicates: list[Any], action: Branch) -> Branch:
     last, others = predicates[-1], predicates[:-1]
 
     def default() -> Any:
-        failure = ["Input error: None of conditions evaluated as True:", raw.Pack(predicates, axis=0, name="preds_c")]
-        unexpected = (f"Implementation error: selected default action #{len(others)} was called, but some of other predicates are "
-                      "True: ")
+        failure = [
+            "Input error: None of conditions evaluated as True:",
+            raw.Pack(predicates, axis=0, name="preds_c"),
+        ]
+        unexpected = (
+            f"Implementation error: selected default action #{len(others)} was called, but some of other "
+            "predicates are True: "
+        )
         checks = [_at_most(0, others, unexpected)] if others else []
         with control_dependencies([*checks, Assert(last, failure)]):
             return action()
@@ -109,8 +138,11 @@ def _checked_default(predicates: list[Any], action: Branch) -> Branch:
     return default
 
 
-def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str = "switch_case") -> Any:
-    """What function number `branch_index` returns; that of `default` (or of the last function) where there is none such.
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str = "switch_case"
+) -> Any:
+    """What function number `branch_index` returns; that of `default` (or of the last function) where there is
+    none such.
 
     Args:
       branch_index: an int32 scalar tensor.
@@ -121,6 +153,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = Non
     actions = _checked_branches(branch_fns, default, branch_index)
     with name_scope(name, "case", [branch_index]):
         from graphrt.control_flow.functional import indexed_case
+
         return indexed_case(branch_index, actions)
 
 
@@ -147,11 +180,15 @@ def _checked_branches(branch_fns: Any, default: Branch | None, branch_index: Any
     by_key = dict(pairs)
     if sorted(by_key) != list(range(len(pairs))):
         keys = ",".join(str(k) for k in sorted(k for k, _ in pairs))
-        raise ValueError(f"branch indices (keys) must form contiguous range of [0 to {len(pairs)}) but found {{{keys}}}")
+        raise ValueError(
+            f"branch indices (keys) must form contiguous range of [0 to {len(pairs)}) but found {{{keys}}}"
+        )
     return [by_key[i] for i in range(len(pairs))] + ([] if default is None else [default])
 
 
-def smart_cond(pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None) -> Any:
+def smart_cond(
+    pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None
+) -> Any:
     """tf.cond, but where `pred` is a Python bool or a constant only the function of its side is called.
 
     Raises:
@@ -178,5 +215,7 @@ def smart_constant_value(pred: Any) -> bool | None:
         return None if value is None else bool(value)
     if isinstance(pred, int) and pred in (0, 1):
         return bool(pred)
-    raise TypeError(f"Argument `pred` must be a Tensor, or a Python bool, or 1 or 0. Received: pred={pred} of type "
-                    f"{type(pred).__name__}")
+    raise TypeError(
+        f"Argument `pred` must be a Tensor, or a Python bool, or 1 or 0. Received: pred={pred} of type "
+        f"{type(pred).__name__}"
+    )

@@ -1,4 +1,5 @@
-"""tf.cond, as TF1 builds it: a Switch for every tensor that a branch takes from outside, a Merge for every result."""
+"""tf.cond, as TF1 builds it: a Switch for every tensor that a branch takes from outside, a Merge for every
+result."""
 
 from __future__ import annotations
 
@@ -18,17 +19,24 @@ from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 from graphrt.ops.control_flow import merge, switch
 
 
-def cond(pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None, strict: bool = False,
-         name: str | None = None, fn1: Callable[[], Any] | None = None, fn2: Callable[[], Any] | None = None) -> Any:
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
+    name: str | None = None,
+    fn1: Callable[[], Any] | None = None,
+    fn2: Callable[[], Any] | None = None,
+) -> Any:
     """What `true_fn` returns where `pred` is true, else what `false_fn` returns.
 
-    Both functions are called once, now; in a step only the nodes that the function of the taken side built run. What they use from
-    outside is computed either way.
+    Both functions are called once, now; in a step only the nodes that the function of the taken side built
+    run. What they use from outside is computed either way.
 
     Args:
       pred: a bool scalar tensor.
-      true_fn, false_fn: functions without arguments; they return one nested structure of values of the same dtypes. An
-        operation stands for a bool that comes when it has run.
+      true_fn, false_fn: functions without arguments; they return one nested structure of values of the same
+        dtypes. An operation stands for a bool that comes when it has run.
       strict: a list or tuple of one value stays one.
       fn1, fn2: older names of true_fn and false_fn.
     Returns:
@@ -46,6 +54,7 @@ def cond(pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable
     graph = get_default_graph()
     if uses_v2(graph):
         from graphrt.control_flow.functional import cond as functional_cond
+
         return functional_cond(pred, true_fn, false_fn, name)
     with name_scope(name, "cond", [pred]):
         if isinstance(pred, bool):
@@ -66,11 +75,15 @@ def cond(pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable
         if not true_values:
             raise ValueError("'true_fn' and 'false_fn' must return at least one result.")
         merged = []
-        for at_true, at_false in zip(nest.flatten(true_values, expand_composites=True),
-                                     nest.flatten(false_values, expand_composites=True)):
+        for at_true, at_false in zip(
+            nest.flatten(true_values, expand_composites=True),
+            nest.flatten(false_values, expand_composites=True),
+        ):
             if at_true.dtype.base_dtype is not at_false.dtype.base_dtype:
-                raise ValueError(f"Outputs of 'true_fn' and 'false_fn' must have the same type(s). Received {at_true.dtype.name} from "
-                                 f"'true_fn' and {at_false.dtype.name} from 'false_fn'.")
+                raise ValueError(
+                    "Outputs of 'true_fn' and 'false_fn' must have the same type(s). Received "
+                    f"{at_true.dtype.name} from 'true_fn' and {at_false.dtype.name} from 'false_fn'."
+                )
             merged.append(merge([at_false, at_true])[0])
         if true_context.outer_context is None:
             graph.add_to_collection(GraphKeys.COND_CONTEXT, true_context)
@@ -90,8 +103,9 @@ def _renamed(name: str, function: Any, old_name: str, old_function: Any) -> Any:
     return old_function
 
 
-def _branch(function: Callable[[], Any], role: str, pred: Tensor, pivots: tuple[Tensor, Tensor],
-            branch: int) -> tuple[CondContext, tuple[Any, Any]]:
+def _branch(
+    function: Callable[[], Any], role: str, pred: Tensor, pivots: tuple[Tensor, Tensor], branch: int
+) -> tuple[CondContext, tuple[Any, Any]]:
     """(context, (what `function` returned, the tensors that stand for it))."""
     context = CondContext(pred, pivots[branch], branch)
     with context:
@@ -116,8 +130,13 @@ def _output(context: CondContext, leaf: Any) -> Tensor:
 
 def as_tensors(structure: Any) -> Any:
     """The structure with the variables in it read."""
+
     def read(leaf: Any) -> Any:
-        return convert_to_tensor(leaf) if is_tensor(leaf) and not isinstance(leaf, (Tensor, IndexedSlices, SparseTensor)) else leaf
+        return (
+            convert_to_tensor(leaf)
+            if is_tensor(leaf) and not isinstance(leaf, (Tensor, IndexedSlices, SparseTensor))
+            else leaf
+        )
 
     return nest.map_structure(read, structure)
 
@@ -140,7 +159,11 @@ def _check_same_structure(true: tuple[Any, Any], false: tuple[Any, Any]) -> None
 
 
 def _with_same_indices(a: Any, b: Any) -> None:
-    if isinstance(a, IndexedSlices) and isinstance(b, IndexedSlices) and a.indices.dtype is not b.indices.dtype:
+    if (
+        isinstance(a, IndexedSlices)
+        and isinstance(b, IndexedSlices)
+        and a.indices.dtype is not b.indices.dtype
+    ):
         for slices in (a, b):
             if slices.indices.dtype is not int64:
                 slices._indices = raw.Cast(slices.indices, DstT=int64)

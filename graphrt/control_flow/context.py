@@ -1,7 +1,8 @@
 """Control-flow contexts: while one is entered, what is built belongs to a branch.
 
-`Graph.create_node` asks the open context to `admit` a node's inputs before it is made, and tells it of the node when it is
-(`added`). A CondContext puts a Switch in front of every tensor from outside, and has what takes no tensor wait for its pivot.
+`Graph.create_node` asks the open context to `admit` a node's inputs before it is made, and tells it of the
+node when it is (`added`). A CondContext puts a Switch in front of every tensor from outside, and has what
+takes no tensor wait for its pivot.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class ControlFlowContext:
     def Exit(self) -> None:  # noqa: N802
         self.__exit__()
 
-    def admit(self, op_def: OpDef, inputs: list[Tensor], control_inputs: list[Operation],
-              name: str) -> tuple[list[Tensor], list[Operation]]:
+    def admit(
+        self, op_def: OpDef, inputs: list[Tensor], control_inputs: list[Operation], name: str
+    ) -> tuple[list[Tensor], list[Operation]]:
         """The inputs and control inputs that a node to be called `name` has here."""
         raise NotImplementedError
 
@@ -90,12 +92,15 @@ class CondContext(ControlFlowContext):
     """One branch of a conditional.
 
     Attributes:
-      pred: the predicate; pivot: a bool that is alive where the branch is taken; branch: 1 for true, 0 for false.
+      pred: the predicate; pivot: a bool that is alive where the branch is taken; branch: 1 for true, 0 for
+        false.
     """
 
     is_cond = True
 
-    def __init__(self, pred: Tensor, pivot: Tensor, branch: int, name: str = "cond_text", unique: bool = True) -> None:
+    def __init__(
+        self, pred: Tensor, pivot: Tensor, branch: int, name: str = "cond_text", unique: bool = True
+    ) -> None:
         graph = pred.graph
         super().__init__(graph.unique_name(name) if unique else name, graph)
         self.pred, self.pivot, self.branch = pred, pivot, branch
@@ -103,8 +108,9 @@ class CondContext(ControlFlowContext):
         self._external_values[pred] = pred
         pivot.op._control_flow_context = self
 
-    def admit(self, op_def: OpDef, inputs: list[Tensor], control_inputs: list[Operation],
-              name: str) -> tuple[list[Tensor], list[Operation]]:
+    def admit(
+        self, op_def: OpDef, inputs: list[Tensor], control_inputs: list[Operation], name: str
+    ) -> tuple[list[Tensor], list[Operation]]:
         waits_for_pivot = op_def.name in self.graph.functions or op_def.name == "SymbolicGradient"
         if inputs:
             with self.graph.name_scope(name):
@@ -150,14 +156,20 @@ class CondContext(ControlFlowContext):
     def to_proto(self, export_scope: str | None = None) -> Any:
         """The CondContextDef; None where the context is not under `export_scope`."""
         from graphrt.protos import control_flow_pb2
+
         if export_scope is not None and not self.name.startswith(export_scope):
             return None
-        made = control_flow_pb2.CondContextDef(context_name=_stripped(self.name, export_scope),
-                                               pred_name=_stripped(self.pred.name, export_scope),
-                                               pivot_name=_stripped(self.pivot.name, export_scope), branch=self.branch)
+        made = control_flow_pb2.CondContextDef(
+            context_name=_stripped(self.name, export_scope),
+            pred_name=_stripped(self.pred.name, export_scope),
+            pivot_name=_stripped(self.pivot.name, export_scope),
+            branch=self.branch,
+        )
         made.values_def.values.extend(sorted(_stripped(t.name, export_scope) for t in self._values))
         for outside, inside in self._external_values.items():
-            made.values_def.external_values[_stripped(outside.name, export_scope)] = _stripped(inside.name, export_scope)
+            made.values_def.external_values[_stripped(outside.name, export_scope)] = _stripped(
+                inside.name, export_scope
+            )
         for nested in self.nested_contexts:
             made.nested_contexts.add().cond_ctxt.CopyFrom(nested.to_proto(export_scope))  # type: ignore[attr-defined]
         return made
@@ -170,8 +182,13 @@ class CondContext(ControlFlowContext):
         def tensor(name: str) -> Tensor:
             return graph.get_tensor_by_name(_prefixed(name, import_scope))
 
-        context = CondContext(tensor(context_def.pred_name), tensor(context_def.pivot_name), context_def.branch,
-                              _prefixed(context_def.context_name, import_scope), unique=False)
+        context = CondContext(
+            tensor(context_def.pred_name),
+            tensor(context_def.pivot_name),
+            context_def.branch,
+            _prefixed(context_def.context_name, import_scope),
+            unique=False,
+        )
         values = context_def.values_def
         context._values = {tensor(name) for name in values.values}
         context._external_values = {tensor(k): tensor(v) for k, v in values.external_values.items()}
@@ -189,7 +206,7 @@ def _stripped(name: str, scope: str | None) -> str:
     if not scope:
         return name
     prefix = scope.rstrip("/") + "/"
-    return name[len(prefix):] if name.startswith(prefix) else name
+    return name[len(prefix) :] if name.startswith(prefix) else name
 
 
 def _prefixed(name: str, scope: str | None) -> str:

@@ -14,9 +14,16 @@ from graphrt.core.tensor import IndexedSlices
 def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
     """`output_tensor` (a tensor, variable or IndexedSlices), available only after `dependencies` have run."""
     waited = list(dependencies)
-    with name_scope(name, "control_dependency", [*waited, output_tensor]) as scope, colocate_with(output_tensor), \
-            control_dependencies(waited):
+    with (
+        name_scope(name, "control_dependency", [*waited, output_tensor]) as scope,
+        colocate_with(output_tensor),
+        control_dependencies(waited),
+    ):
         if isinstance(output_tensor, IndexedSlices):
-            return IndexedSlices(raw.Identity(output_tensor.values, name=scope), output_tensor.indices, output_tensor.dense_shape)
+            return IndexedSlices(
+                raw.Identity(output_tensor.values, name=scope),
+                output_tensor.indices,
+                output_tensor.dense_shape,
+            )
         value = convert_to_tensor(output_tensor, as_ref=True)
         return (raw.RefIdentity if value.dtype.is_ref else raw.Identity)(value, name=scope)

@@ -1,7 +1,7 @@
 """Gradients through conditionals: what one call of `gradients` knows of the contexts on its way.
 
-A Merge's gradient is a Switch, a Switch's a Merge (ops/control_flow.py). What is missing is the gradient for the side of a
-Switch on which nothing was computed: zeros that are alive where that side is taken.
+A Merge's gradient is a Switch, a Switch's a Merge (ops/control_flow.py). What is missing is the gradient for
+the side of a Switch on which nothing was computed: zeros that are alive where that side is taken.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from graphrt.ops.control_flow import switch
 
 
 class GradientState:
-    """The hooks that core/gradients.py calls. Conditionals need `zeros_like` alone; the others are there for loops, whose
-    gradients run in a loop of their own that is entered and left around each operation of the loop's body."""
+    """The hooks that core/gradients.py calls. Conditionals need `zeros_like` alone; the others are there for
+    loops, whose gradients run in a loop of their own that is entered and left around each operation of the
+    loop's body."""
 
     def __init__(self, between: set[Operation], ys: list[Any], xs: list[Any]) -> None:
         self.between, self.ys, self.xs = between, ys, xs

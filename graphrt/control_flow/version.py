@@ -1,4 +1,5 @@
-"""Which form tf.cond builds: Switch and Merge (v1), or If with functions (v2), which is also what function bodies hold."""
+"""Which form tf.cond builds: Switch and Merge (v1), or If with functions (v2), which is also what function
+bodies hold."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Nested structures: lists, tuples, namedtuples, dicts (by sorted key) and attrs classes, as public functions take and
-return them. With `expand_composites`, IndexedSlices and SparseTensors are structures of their tensors.
+"""Nested structures: lists, tuples, namedtuples, dicts (by sorted key) and attrs classes, as public functions
+take and return them. With `expand_composites`, IndexedSlices and SparseTensors are structures of their
+tensors.
 """
 
 from __future__ import annotations
@@ -69,23 +70,34 @@ def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool
       ValueError: it has another number of leaves.
     """
     if not is_nested(flat_sequence):
-        raise TypeError(f"Attempted to pack value:\n  {flat_sequence}\ninto a structure, but found incompatible type "
-                        f"`{type(flat_sequence)}` instead.")
+        raise TypeError(
+            f"Attempted to pack value:\n  {flat_sequence}\ninto a structure, but found incompatible type "
+            f"`{type(flat_sequence)}` instead."
+        )
     leaves = list(flat_sequence)
     if not _is_open(structure, expand_composites):
         if len(leaves) != 1:
-            raise ValueError(f"The target structure is of type `{type(structure)}`\n  {structure}\nHowever the input is a sequence "
-                             f"({type(flat_sequence)}) of length {len(leaves)}.\n  {flat_sequence}\nnest cannot guarantee that it is "
-                             "safe to map one to the other.")
+            raise ValueError(
+                f"The target structure is of type `{type(structure)}`\n  {structure}\nHowever the input is "
+                "a sequence "
+                f"({type(flat_sequence)}) of length {len(leaves)}.\n  {flat_sequence}\nnest cannot "
+                "guarantee that it is safe to map one to the other."
+            )
         return leaves[0]
     wanted = len(flatten(structure, expand_composites))
     if wanted != len(leaves):
-        raise ValueError(f"Could not pack sequence. Structure had {wanted} atoms, but flat_sequence had {len(leaves)} items.  "
-                         f"Structure: {structure}, flat_sequence: {flat_sequence}.")
+        raise ValueError(
+            f"Could not pack sequence. Structure had {wanted} atoms, but flat_sequence had {len(leaves)} "
+            f"items.  Structure: {structure}, flat_sequence: {flat_sequence}."
+        )
     rest = iter(leaves)
 
     def build(part: Any) -> Any:
-        return _like(part, [build(c) for c in _children(part)]) if _is_open(part, expand_composites) else next(rest)
+        return (
+            _like(part, [build(c) for c in _children(part)])
+            if _is_open(part, expand_composites)
+            else next(rest)
+        )
 
     return build(structure)
 
@@ -106,15 +118,19 @@ def map_structure(func: Callable[..., Any], *structure: Any, **options: Any) -> 
     check_types = options.pop("check_types", True)
     expand_composites = options.pop("expand_composites", False)
     if options:
-        raise ValueError("Only valid keyword arguments are `check_types` and `expand_composites`, not: "
-                         f"`{'`, `'.join(options)}`")
+        raise ValueError(
+            "Only valid keyword arguments are `check_types` and `expand_composites`, not: "
+            f"`{'`, `'.join(options)}`"
+        )
     for other in structure[1:]:
         assert_same_structure(structure[0], other, check_types, expand_composites)
     flat = [flatten(s, expand_composites) for s in structure]
     return pack_sequence_as(structure[0], [func(*leaves) for leaves in zip(*flat)], expand_composites)
 
 
-def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
+def assert_same_structure(
+    nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
+) -> None:
     """Check that two structures have one form.
 
     Raises:
@@ -124,29 +140,43 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expa
     try:
         _check_same(nest1, nest2, check_types, expand_composites)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"The two structures don't have the same nested structure.\n\nFirst structure: {_shown(nest1)}\n\n"
-                          f"Second structure: {_shown(nest2)}\n\nMore specifically: {error}\n"
-                          f"Entire first structure:\n{_dotted(nest1, expand_composites)}\n"
-                          f"Entire second structure:\n{_dotted(nest2, expand_composites)}") from None
+        raise type(error)(
+            "The two structures don't have the same nested structure.\n\nFirst structure: "
+            f"{_shown(nest1)}\n\nSecond structure: {_shown(nest2)}\n\nMore specifically: {error}\n"
+            f"Entire first structure:\n{_dotted(nest1, expand_composites)}\n"
+            f"Entire second structure:\n{_dotted(nest2, expand_composites)}"
+        ) from None
 
 
 def _check_same(a: Any, b: Any, check_types: bool, expand: bool) -> None:
     is_open = _is_open(a, expand)
     if is_open != _is_open(b, expand):
         nested, leaf = (a, b) if is_open else (b, a)
-        raise ValueError(f'Substructure "{_shown(nested)}" is a sequence, while substructure "{_shown(leaf)}" is not')
+        raise ValueError(
+            f'Substructure "{_shown(nested)}" is a sequence, while substructure "{_shown(leaf)}" is not'
+        )
     if not is_open:
         return
-    if check_types and type(a) is not type(b) and not any(isinstance(a, k) and isinstance(b, k) for k in (list, Mapping)):
-        raise TypeError(f"The two namedtuples don't have the same sequence type. First structure {_shown(a)} has type "
-                        f"{type(a).__name__}, while second structure {_shown(b)} has type {type(b).__name__}")
+    if (
+        check_types
+        and type(a) is not type(b)
+        and not any(isinstance(a, k) and isinstance(b, k) for k in (list, Mapping))
+    ):
+        raise TypeError(
+            f"The two namedtuples don't have the same sequence type. First structure {_shown(a)} has type "
+            f"{type(a).__name__}, while second structure {_shown(b)} has type {type(b).__name__}"
+        )
     if check_types and isinstance(a, Mapping) and set(a) != set(b):
-        raise ValueError(f"The two dictionaries don't have the same set of keys. First structure has keys {_shown(list(a))}, "
-                         f"while second structure has keys {_shown(list(b))}")
+        raise ValueError(
+            "The two dictionaries don't have the same set of keys. First structure has keys "
+            f"{_shown(list(a))}, while second structure has keys {_shown(list(b))}"
+        )
     ours, theirs = _children(a), _children(b)
     if len(ours) != len(theirs):
-        raise ValueError(f"The two structures don't have the same number of elements. First structure: {_shown(a)}. Second "
-                         f"structure: {_shown(b)}")
+        raise ValueError(
+            f"The two structures don't have the same number of elements. First structure: {_shown(a)}. "
+            f"Second structure: {_shown(b)}"
+        )
     for x, y in zip(ours, theirs):
         _check_same(x, y, check_types, expand)
 
@@ -163,5 +193,9 @@ class _Dot:
 def _dotted(structure: Any, expand: bool) -> str:
     """The form of a structure, with a dot for each leaf."""
     if not is_nested(structure):
-        return f"{type(structure).__name__}({', '.join('.' * len(_children(structure)))})" if _is_open(structure, expand) else "."
+        return (
+            f"{type(structure).__name__}({', '.join('.' * len(_children(structure)))})"
+            if _is_open(structure, expand)
+            else "."
+        )
     return str(pack_sequence_as(structure, [_Dot()] * len(flatten(structure))))

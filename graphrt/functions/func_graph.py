@@ -1,4 +1,5 @@
-"""FuncGraph: the body of a function while it is traced. What it uses from outside is captured: it becomes an argument."""
+"""FuncGraph: the body of a function while it is traced. What it uses from outside is captured: it becomes an
+argument."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class FuncGraph(Graph):
     Attributes:
       inputs: arguments, then a placeholder for each captured tensor.
       captures: captured tensor (of a graph around) to its placeholder, in order.
-      control_captures: operations of graphs around that something in the body waits for: a call waits for them.
+      control_captures: operations of graphs around that something in the body waits for: a call waits for
+        them.
       outputs: the results, flat.
       structured_outputs: what the traced Python function returned, variables read and operations replaced.
     """
@@ -50,12 +52,18 @@ class FuncGraph(Graph):
 
     # -- captures ------------------------------------------------------------------------------------------
 
-    def create_node(self, op_def: OpDef, inputs: list[Tensor], attrs: dict[str, Any], *args: Any, **named: Any) -> Operation:
+    def create_node(
+        self, op_def: OpDef, inputs: list[Tensor], attrs: dict[str, Any], *args: Any, **named: Any
+    ) -> Operation:
         if op_def.has_ref_input:
             for tensor, wanted in zip(inputs, op_def.types(op_def.inputs, attrs)):
                 if wanted.is_ref and tensor.op.graph is not self:
-                    raise TypeError(f"{op_def.name} updates the ref variable '{tensor.op.name}' from inside of a function ({self.role}), "
-                                    "where only its value can be had. A resource variable (use_resource=True) can be updated there")
+                    raise TypeError(
+                        f"{op_def.name} updates the ref variable '{tensor.op.name}' from inside of a "
+                        f"function ({self.role}), "
+                        "where only its value can be had. A resource variable (use_resource=True) can be "
+                        "updated there"
+                    )
         return super().create_node(op_def, inputs, attrs, *args, **named)
 
     def capture(self, tensor: Tensor) -> Tensor:
@@ -75,8 +83,12 @@ class FuncGraph(Graph):
 
     def placeholder_for(self, tensor: Tensor) -> Tensor:
         """A placeholder like `tensor` that belongs to no scope of this graph."""
-        with self.as_default(), self.name_scope(None), self.control_dependencies(None), \
-                self.colocate_with(None, ignore_existing=True):
+        with (
+            self.as_default(),
+            self.name_scope(None),
+            self.control_dependencies(None),
+            self.colocate_with(None, ignore_existing=True),
+        ):
             made = raw.Placeholder(dtype=tensor.dtype.base_dtype, shape=tensor.shape, name=_flat_name(tensor))
         made.handle = tensor.handle
         return made
@@ -95,8 +107,10 @@ class FuncGraph(Graph):
         if self.is_around(graph):
             return
         if isinstance(graph, FuncGraph):
-            raise ValueError(f"Tensor {tensor.name} in {graph.role} is accessed from {self.role}. A function's tensors are its own: "
-                             "return what others need")
+            raise ValueError(
+                f"Tensor {tensor.name} in {graph.role} is accessed from {self.role}. A function's tensors "
+                "are its own: return what others need"
+            )
         raise ValueError(f"Tensor '{tensor.name}' is of another graph than {self.role} is built in")
 
     # -- scopes --------------------------------------------------------------------------------------------
@@ -107,7 +121,8 @@ class FuncGraph(Graph):
         scopes = self._scopes
         old = scopes.devices, scopes.colocation, scopes.container
         if around is not self:
-            # Device functions and colocations reach into bodies; device names do not: the call's fill what a body leaves open.
+            # Device functions and colocations reach into bodies; device names do not: the call's fill what a
+            # body leaves open.
             outer = around._scopes
             scopes.devices = list(outer.devices) if any(callable(d) for d in outer.devices) else []
             scopes.colocation, scopes.container = list(outer.colocation), outer.container
@@ -129,12 +144,18 @@ class FuncGraph(Graph):
 
     # -- tracing -------------------------------------------------------------------------------------------
 
-    def trace(self, function: Callable[..., Any], arguments: Sequence[Any] = (), operation_value: Tensor | None = None) -> None:
+    def trace(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any] = (),
+        operation_value: Tensor | None = None,
+    ) -> None:
         """Build the body: call `function` and take what it returns as the outputs.
 
         Args:
           arguments: what it is called with: tensors of this graph, or anything else.
-          operation_value: a tensor of a graph around; once an operation that `function` returned has run, its value stands for it.
+          operation_value: a tensor of a graph around; once an operation that `function` returned has run, its
+            value stands for it.
         Raises:
           TypeError: something that it returned is no tensor.
         """
@@ -146,13 +167,17 @@ class FuncGraph(Graph):
                     return leaf
                 if isinstance(leaf, Operation):
                     if operation_value is None:
-                        raise TypeError(f"{self.role} returned the operation '{leaf.name}': a function returns tensors")
+                        raise TypeError(
+                            f"{self.role} returned the operation '{leaf.name}': a function returns tensors"
+                        )
                     with self.control_dependencies([leaf]):
                         return raw.Identity(self.capture(operation_value))
                 try:
                     made = convert_to_tensor(leaf)
                 except (TypeError, ValueError) as error:
-                    raise TypeError(f"{self.role} must return tensors, or None; it returned {leaf!r}: {error}") from None
+                    raise TypeError(
+                        f"{self.role} must return tensors, or None; it returned {leaf!r}: {error}"
+                    ) from None
                 return self.capture(made)
 
             self.structured_outputs = nest.map_structure(tensor_of, returned)
@@ -174,9 +199,16 @@ class FuncGraph(Graph):
 _defining = threading.Lock()
 
 
-def define(library: dict[str, Any], name: str, graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tensor],
-           **options: Any) -> FunctionDefinition:
-    """Add a function to `library` as 'name_n', with a number that makes it unique. `options` are FunctionDefinition's."""
+def define(
+    library: dict[str, Any],
+    name: str,
+    graph: Graph,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    **options: Any,
+) -> FunctionDefinition:
+    """Add a function to `library` as 'name_n', with a number that makes it unique. `options` are
+    FunctionDefinition's."""
     flat = name.replace("/", "_")
     with _defining:
         n = len(library)

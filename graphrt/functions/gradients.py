@@ -1,8 +1,9 @@
 """Gradients through nodes that run functions: calls, If and Case.
 
-The gradient of a body is a function of its own, built by `gradients` over the body. It captures what it needs of the forward
-pass: arguments of the call are at hand, results too; any other value becomes a further output of the forward node, whose
-functions are defined anew with it (in a branch that does not have the value a FakeParam stands for it).
+The gradient of a body is a function of its own, built by `gradients` over the body. It captures what it needs
+of the forward pass: arguments of the call are at hand, results too; any other value becomes a further output
+of the forward node, whose functions are defined anew with it (in a branch that does not have the value a
+FakeParam stands for it).
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Forward:
         self.added: list[Tensor] = []
 
     def outside(self, branch: int, tensor: Tensor) -> Tensor | None:
-        """The tensor of the node's graph that holds the value of `tensor`, which is one of body number `branch`; None
-        where that needs no more than a constant."""
+        """The tensor of the node's graph that holds the value of `tensor`, which is one of body number
+        `branch`; None where that needs no more than a constant."""
         definition = self.definitions[branch]
         for i, argument in enumerate(definition.inputs):
             if argument is tensor:
@@ -52,8 +53,10 @@ class Forward:
         if tensor.dtype.base_dtype.name == "resource":
             if tensor.op.type == "Identity":
                 return self.outside(branch, tensor.op.inputs[0])
-            raise ValueError(f"the gradient of '{self.op.name}' ({self.op.type}) needs the resource '{tensor.name}', which its function "
-                             f"'{definition.name}' makes: resources come in as arguments")
+            raise ValueError(
+                f"the gradient of '{self.op.name}' ({self.op.type}) needs the resource '{tensor.name}', "
+                f"which its function '{definition.name}' makes: resources come in as arguments"
+            )
         return self._add_output(branch, tensor)
 
     def _add_output(self, branch: int, tensor: Tensor) -> Tensor:
@@ -75,8 +78,19 @@ class Forward:
             return
         op = self.op
         library = op.graph.functions
-        made = [define(library, f"{d.name}_rewritten", d.graph, d.inputs, outputs, control_outputs=d.control_outputs, attrs=d.attrs,
-                       argument_names=d.argument_names) for d, outputs in zip(self.definitions, self.outputs)]
+        made = [
+            define(
+                library,
+                f"{d.name}_rewritten",
+                d.graph,
+                d.inputs,
+                outputs,
+                control_outputs=d.control_outputs,
+                attrs=d.attrs,
+                argument_names=d.argument_names,
+            )
+            for d, outputs in zip(self.definitions, self.outputs)
+        ]
         refs = [FunctionRef(d.name) for d in made]
         if op.type in ("If", "StatelessIf"):
             op.attrs["then_branch"], op.attrs["else_branch"] = refs
@@ -113,8 +127,12 @@ class GradientGraph(FuncGraph):
         outside = self.forward.outside(self.branch, tensor)
         if outside is not None:
             return super().capture(outside)
-        with self.as_default(), self.name_scope(None), self.control_dependencies(None), \
-                self.colocate_with(None, ignore_existing=True):
+        with (
+            self.as_default(),
+            self.name_scope(None),
+            self.control_dependencies(None),
+            self.colocate_with(None, ignore_existing=True),
+        ):
             made = self._constants[tensor] = raw.Const(value=tensor.op.attrs["value"], dtype=tensor.dtype)
         return made
 
@@ -128,7 +146,11 @@ class GradientGraph(FuncGraph):
 
     def differentiate(self, grads: Sequence[Any]) -> list[Any]:
         """The gradient of each argument of the body, given those of its outputs (None where nobody asked)."""
-        pairs = [(y, g) for y, g in zip(self.forward.outputs[self.branch], grads) if g is not None and _has_gradient(y)]
+        pairs = [
+            (y, g)
+            for y, g in zip(self.forward.outputs[self.branch], grads)
+            if g is not None and _has_gradient(y)
+        ]
         xs = self.forward.definitions[self.branch].inputs
         if not pairs:
             return [None] * len(xs)
@@ -142,7 +164,8 @@ def _has_gradient(tensor: Tensor) -> bool:
 
 
 def branch_gradients(forward: Forward, grads: Sequence[Any]) -> list[GradientGraph]:
-    """The gradient functions of the branches of `forward`, with outputs of the same kinds, one structure a branch's argument."""
+    """The gradient functions of the branches of `forward`, with outputs of the same kinds, one structure a
+    branch's argument."""
     graphs = [GradientGraph(forward, i) for i in range(len(forward.definitions))]
     found = [graph.differentiate(grads) for graph in graphs]
     for i, gradients_of_one in enumerate(zip(*found)):
@@ -174,8 +197,11 @@ def _of_one_kind(graphs: list[GradientGraph], grads: list[Any]) -> list[Any]:
     shape_type = int64 if any(has_shape and s.dense_shape.dtype is int64 for s in made) else int32
     for i, (graph, slices) in enumerate(zip(graphs, made)):
         with graph.as_default():
-            made[i] = IndexedSlices(slices.values, _cast(slices.indices, index_type),
-                                    _cast(slices.dense_shape, shape_type) if has_shape else None)
+            made[i] = IndexedSlices(
+                slices.values,
+                _cast(slices.indices, index_type),
+                _cast(slices.dense_shape, shape_type) if has_shape else None,
+            )
     return made
 
 
@@ -189,16 +215,24 @@ def call_gradient(op: Operation, *grads: Any) -> list[Any]:
     """The gradient of a call, by name or by PartitionedCall: a call of the gradient function."""
     name = op.attrs["f"].name if "f" in op.attrs else op.type
     forward = Forward(op, [op.graph.functions[name]], 0)
-    graph, = branch_gradients(forward, grads)
+    (graph,) = branch_gradients(forward, grads)
     definition = graph.define()
     kind = "StatefulPartitionedCall" if definition.is_stateful else "PartitionedCall"
     with get_default_graph().control_dependencies(graph.control_captures):
-        call = build(OPS[kind], (list(graph.captures),), {"Tout": definition.result_types, "f": FunctionRef(definition.name)}, None)
+        call = build(
+            OPS[kind],
+            (list(graph.captures),),
+            {"Tout": definition.result_types, "f": FunctionRef(definition.name)},
+            None,
+        )
     for inner, outer in zip(graph.outputs, call.outputs):
         outer.set_shape(inner.shape)
         outer.handle = inner.handle
     rest = iter(call.outputs)
-    leaves = [None if leaf is None else next(rest) for leaf in nest.flatten(graph.structured_outputs, expand_composites=True)]
+    leaves = [
+        None if leaf is None else next(rest)
+        for leaf in nest.flatten(graph.structured_outputs, expand_composites=True)
+    ]
     return nest.pack_sequence_as(graph.structured_outputs, leaves, expand_composites=True)
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from graphrt.core import raw
+from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import NUMBERS, REAL, int64
 from graphrt.core.errors import InvalidArgumentError
+from graphrt.core.graph import name_scope
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import normal, positive, sample
 from graphrt.core.shapes import TensorShape, unknown
-from graphrt.core.tensor import Tensor
+from graphrt.core.tensor import SparseTensor, Tensor
 from graphrt.ops.array_nodes import dense, ones_of, shape_of, size_of
 from graphrt.ops.array_sparse import I64, check_sparse, flat_order
 from graphrt.ops.broadcasting import cast_to, conj
+from graphrt.ops.operators import TRUE_DIVISION
 
 _INDICES = np.array([[0, 1], [1, 0], [1, 2]])
 _SHAPE = np.array([2, 3])
@@ -268,7 +272,7 @@ class SparseTensorDenseAdd:
     Treal=REAL,
 )
 class SparseAdd:
-    """The sum of two sparse tensors in row-major order, without the entries whose magnitude is below
+    """The sum of two sparse tensors in row-major order, without the sums whose magnitude is below
     `thresh`."""
 
     cpu_only = True
@@ -304,7 +308,9 @@ class SparseAdd:
         np.add.at(values, which.reshape(-1), np.concatenate([a_values, b_values]))
         first = np.full(flat.size, len(indices), I64)
         np.minimum.at(first, which.reshape(-1), np.arange(len(indices)))
-        kept = np.abs(values) >= thresh
+        # Entries that only one operand has stay, however small.
+        is_sum = np.bincount(which.reshape(-1), minlength=flat.size) > 1
+        kept = ~is_sum | (np.abs(values) >= thresh)
         return indices[first[kept]], values[kept], a_shape.copy()
 
     def gradient(self, op: Any, *grads: Any) -> list[Any]:
@@ -425,3 +431,31 @@ class SparseSparseMinimum(_Joined):
     """The smaller of two sparse tensors, element by element."""
 
     ufunc = "minimum"
+
+
+def _with_dense(op: Any, default_name: str) -> Callable[[SparseTensor, Any], SparseTensor]:
+    """An operator of a SparseTensor and a dense tensor that broadcasts to it."""
+
+    def apply(sp: SparseTensor, y: Any) -> SparseTensor:
+        with name_scope(None, default_name, [sp.indices, sp.values, sp.dense_shape, y]) as name:
+            y = convert_to_tensor(y, dtype=sp.dtype.base_dtype, name="y")
+            return SparseTensor(sp.indices, op(sp, y, name), sp.dense_shape)
+
+    return apply
+
+
+def _multiplied(sp: SparseTensor, y: Tensor, name: str) -> Tensor:
+    return raw.SparseDenseCwiseMul(sp.indices, sp.values, sp.dense_shape, y, name=name)
+
+
+def _divided(sp: SparseTensor, y: Tensor, name: str) -> Tensor:
+    """Integers are cast to floating point first, as by Python's /."""
+    kind = TRUE_DIVISION.get(y.dtype.base_dtype)
+    if kind is None:
+        raise TypeError(f"a SparseTensor of {y.dtype.base_dtype.name} cannot be divided")
+    values, y = cast_to(sp.values, kind), cast_to(y, kind)
+    return raw.SparseDenseCwiseDiv(sp.indices, values, sp.dense_shape, y, name=name)
+
+
+SparseTensor.__mul__ = _with_dense(_multiplied, "mul")  # type: ignore[attr-defined]
+SparseTensor.__truediv__ = _with_dense(_divided, "truediv")  # type: ignore[attr-defined]

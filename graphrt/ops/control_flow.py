@@ -1,7 +1,8 @@
 """Switch, Merge and the nodes that order others: the base of conditionals and loops.
 
-A Switch hands its input to one of two outputs; the other is dead, and so is every node that takes it. A Merge gives
-the input that is alive. The plan turns both into guards around the nodes between them (runtime/guards.py), so they have no kernel.
+A Switch hands its input to one of two outputs; the other is dead, and so is every node that takes it. A Merge
+gives the input that is alive. The plan turns both into guards around the nodes between them
+(runtime/guards.py), so they have no kernel.
 """
 
 from __future__ import annotations
@@ -215,13 +216,16 @@ class Abort:
     def compute(self, k: KernelContext) -> tuple[()]:
         if k.attrs["exit_without_error"]:
             os._exit(0)
-        print(f"Abort '{k.name}': {k.attrs['error_msg'].decode(errors='replace')}", file=sys.stderr, flush=True)
+        print(
+            f"Abort '{k.name}': {k.attrs['error_msg'].decode(errors='replace')}", file=sys.stderr, flush=True
+        )
         os.abort()
 
     samples = [program(_not_taken, why="only what is not taken can be run by a test")]
 
 
-# -- builders that take IndexedSlices and SparseTensors too ---------------------------------------------------
+# -- builders that take IndexedSlices and SparseTensors too
+# ---------------------------------------------------
 
 
 def switch(data: Any, pred: Any, dtype: Any = None, name: str | None = None) -> Any:
@@ -232,7 +236,9 @@ def switch(data: Any, pred: Any, dtype: Any = None, name: str | None = None) -> 
         if isinstance(data, Tensor):
             return tuple((raw.RefSwitch if data.dtype.is_ref else raw.Switch)(data, pred, name=scope))
         parts = [raw.Switch(part, pred) for part in nest.flatten(data, expand_composites=True)]
-        return tuple(nest.pack_sequence_as(data, [p[i] for p in parts], expand_composites=True) for i in (0, 1))
+        return tuple(
+            nest.pack_sequence_as(data, [p[i] for p in parts], expand_composites=True) for i in (0, 1)
+        )
 
 
 def switch_colocated(data: Any, pred: Tensor, name: str = "Switch") -> Any:
@@ -243,7 +249,8 @@ def switch_colocated(data: Any, pred: Tensor, name: str = "Switch") -> Any:
 
 
 def merge(inputs: list[Any], name: str | None = None) -> tuple[Any, Tensor]:
-    """(value, index) of the input that is alive. Tensors beside IndexedSlices are taken as slices of all their rows.
+    """(value, index) of the input that is alive. Tensors beside IndexedSlices are taken as slices of all
+    their rows.
 
     Raises:
       ValueError: an input is None, or only some of several IndexedSlices know their dense shape.
@@ -259,7 +266,10 @@ def merge(inputs: list[Any], name: str | None = None) -> tuple[Any, Tensor]:
             values = as_indexed_slices(values)
         for other in values[1:]:
             nest.assert_same_structure(values[0], other, expand_composites=True)
-        merged = [raw.Merge(list(parts)) for parts in zip(*[nest.flatten(v, expand_composites=True) for v in values])]
+        merged = [
+            raw.Merge(list(parts))
+            for parts in zip(*[nest.flatten(v, expand_composites=True) for v in values])
+        ]
         return nest.pack_sequence_as(values[0], [m[0] for m in merged], expand_composites=True), merged[0][1]
 
 
@@ -273,8 +283,14 @@ def as_indexed_slices(values: list[Any]) -> list[IndexedSlices]:
     """Each value as IndexedSlices, with indices of one dtype."""
     made = [v if isinstance(v, IndexedSlices) else slices_of(v) for v in values]
     if len({s.indices.dtype for s in made}) > 1:
-        made = [IndexedSlices(s.values, raw.Cast(s.indices, DstT=int64) if s.indices.dtype is int32 else s.indices, s.dense_shape)
-                for s in made]
+        made = [
+            IndexedSlices(
+                s.values,
+                raw.Cast(s.indices, DstT=int64) if s.indices.dtype is int32 else s.indices,
+                s.dense_shape,
+            )
+            for s in made
+        ]
     return made
 
 

@@ -1,6 +1,8 @@
-"""Nodes that run functions of the library. The compiler puts the functions' bodies in their place, so they have no kernel.
+"""Nodes that run functions of the library. The compiler puts the functions' bodies in their place, so they
+have no kernel.
 
-Their gradients are registered by functions/gradients.py and control_flow/functional.py, which build functions.
+Their gradients are registered by functions/gradients.py and control_flow/functional.py, which build
+functions.
 """
 
 from __future__ import annotations
@@ -14,8 +16,20 @@ from graphrt.core.samples import bools, empty, ints, normal, program, sample, te
 from graphrt.core.shapes import SCALAR, TensorShape
 
 _ENDS: dict[str, Any] = {"Tin": "list(type) >= 0", "Tout": "list(type) >= 0"}
-_CALL: dict[str, Any] = {**_ENDS, "f": "func", "config": "string = ''", "config_proto": "string = ''", "executor_type": "string = ''"}
-_IF: dict[str, Any] = {"Tcond": "type", **_ENDS, "then_branch": "func", "else_branch": "func", "output_shapes": "list(shape) = []"}
+_CALL: dict[str, Any] = {
+    **_ENDS,
+    "f": "func",
+    "config": "string = ''",
+    "config_proto": "string = ''",
+    "executor_type": "string = ''",
+}
+_IF: dict[str, Any] = {
+    "Tcond": "type",
+    **_ENDS,
+    "then_branch": "func",
+    "else_branch": "func",
+    "output_shapes": "list(shape) = []",
+}
 _CASE: dict[str, Any] = {**_ENDS, "branches": "list(func) >= 1", "output_shapes": "list(shape) = []"}
 
 
@@ -53,7 +67,11 @@ def _cond_with_effects(tf: Any) -> list[Any]:
     def build() -> list[Any]:
         variable = tf.Variable([1.0, 2.0], use_resource=True)
         pred = tf.placeholder_with_default(True, [])
-        y = tf.cond(pred, lambda: variable.assign_add([1.0, 1.0]).read_value(), lambda: variable.assign([0.0, 0.0]).read_value())
+        y = tf.cond(
+            pred,
+            lambda: variable.assign_add([1.0, 1.0]).read_value(),
+            lambda: variable.assign([0.0, 0.0]).read_value(),
+        )
         return [variable.initializer, y, y, variable]
 
     return _with_v2(tf, build)
@@ -61,15 +79,21 @@ def _cond_with_effects(tf: Any) -> list[Any]:
 
 def _switch_case(tf: Any) -> list[Any]:
     x = tf.placeholder_with_default([1.0, 2.0], [2])
-    made = [tf.switch_case(tf.placeholder_with_default(i, []), [lambda: x * 2.0, lambda: tf.exp(x)], lambda: tf.zeros([2]))
-            for i in (-1, 0, 1, 2)]
+    made = [
+        tf.switch_case(
+            tf.placeholder_with_default(i, []), [lambda: x * 2.0, lambda: tf.exp(x)], lambda: tf.zeros([2])
+        )
+        for i in (-1, 0, 1, 2)
+    ]
     return [*made, tf.gradients(sum(made), x)]
 
 
 def _switch_case_with_effects(tf: Any) -> list[Any]:
     variable = tf.Variable([1.0, 2.0], use_resource=True)
-    y = tf.switch_case(tf.placeholder_with_default(1, []), [lambda: variable.read_value(),
-                                                            lambda: variable.assign_add([1.0, 1.0]).read_value()])
+    y = tf.switch_case(
+        tf.placeholder_with_default(1, []),
+        [lambda: variable.read_value(), lambda: variable.assign_add([1.0, 1.0]).read_value()],
+    )
     return [variable.initializer, y, y, variable]
 
 
@@ -108,7 +132,9 @@ class Case:
     stateful = True
     host_inputs = (0,)
 
-    def shape(self, s: ShapeContext, branch_index: TensorShape, input: list[TensorShape]) -> list[TensorShape] | None:
+    def shape(
+        self, s: ShapeContext, branch_index: TensorShape, input: list[TensorShape]
+    ) -> list[TensorShape] | None:
         branch_index.with_rank(0)
         return _declared_shapes(s)
 
@@ -123,7 +149,9 @@ class StatelessCase:
     host_inputs = (0,)
     unfoldable = True
 
-    def shape(self, s: ShapeContext, branch_index: TensorShape, input: list[TensorShape]) -> list[TensorShape] | None:
+    def shape(
+        self, s: ShapeContext, branch_index: TensorShape, input: list[TensorShape]
+    ) -> list[TensorShape] | None:
         branch_index.with_rank(0)
         return _declared_shapes(s)
 
@@ -146,7 +174,9 @@ class StatefulPartitionedCall:
 
     stateful = True
     grad_accepts_none = True
-    samples = [program(_cond_with_effects, why="calls are imported; tests/core/test_functions.py runs TensorFlow's")]
+    samples = [
+        program(_cond_with_effects, why="calls are imported; tests/core/test_functions.py runs TensorFlow's")
+    ]
 
 
 @op("FakeParam() -> output: dtype", dtype="type", shape="shape")
@@ -182,15 +212,25 @@ class ToBool:
 
     def compute(self, k: KernelContext, input: Any) -> Any:
         value = np.asarray(input)
-        return np.bool_(value.size > 0 if value.ndim else len(value[()]) > 0 if value.dtype == object else bool(value))
+        return np.bool_(
+            value.size > 0 if value.ndim else len(value[()]) > 0 if value.dtype == object else bool(value)
+        )
 
-    samples = [sample(normal()), sample(empty()), sample(empty(0)), sample(empty(2)), sample(ints()), sample(bools()),
-               sample(text("a"))]
+    samples = [
+        sample(normal()),
+        sample(empty()),
+        sample(empty(0)),
+        sample(empty(2)),
+        sample(ints()),
+        sample(bools()),
+        sample(text("a")),
+    ]
 
 
 @op("DeviceIndex() -> index: int32", device_names="list(string)")
 class DeviceIndex:
-    """Where in `device_names` the kind of device is that this runs on; their number where it is not among them."""
+    """Where in `device_names` the kind of device is that this runs on; their number where it is not among
+    them."""
 
     stateful = True
     host_outputs = ALL
@@ -199,11 +239,22 @@ class DeviceIndex:
         return SCALAR
 
     def hoist(self, k: KernelContext) -> Any:
-        kind = k.device.name.rpartition("device:")[2].partition(":")[0].upper().encode() if k.device is not None else b"CPU"
+        kind = (
+            k.device.name.rpartition("device:")[2].partition(":")[0].upper().encode()
+            if k.device is not None
+            else b"CPU"
+        )
         names = [n.upper() for n in k.attrs["device_names"]]
         return np.array(names.index(kind) if kind in names else len(names), np.int32)
 
     def compute(self, k: KernelContext) -> Any:
         return self.hoist(k)
 
-    samples = [program(lambda tf: [tf.raw_ops.DeviceIndex(device_names=["GPU", "CPU"]), tf.raw_ops.DeviceIndex(device_names=["GPU"])])]
+    samples = [
+        program(
+            lambda tf: [
+                tf.raw_ops.DeviceIndex(device_names=["GPU", "CPU"]),
+                tf.raw_ops.DeviceIndex(device_names=["GPU"]),
+            ]
+        )
+    ]

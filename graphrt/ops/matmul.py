@@ -10,6 +10,7 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.dtypes import COMPLEX, FLOATS, REAL, bfloat16, half, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from graphrt.core.errors import with_hint
+from graphrt.core.matrix_product import product, settle_threads
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample
 from graphrt.core.shapes import UNKNOWN, TensorShape, broadcast
@@ -34,6 +35,9 @@ class MatMul:
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         transpose_a, transpose_b = k.attrs["transpose_a"], k.attrs["transpose_b"]
         multiply, attrs, dtype = k.xp.matmul, k.attrs, k.dtype
+        if k.xp is np and dtype == np.float32:
+            settle_threads()
+            multiply = product
         narrow = k.output_dtypes[0] in (half, bfloat16)
 
         def matmul(a: Any, b: Any, out: Any = None) -> Any:

@@ -1,4 +1,5 @@
-"""Optionals: a variant that holds tensors, or nothing. TensorFlow's gradients of If pass what one branch computed in them."""
+"""Optionals: a variant that holds tensors, or nothing. TensorFlow's gradients of If pass what one branch
+computed in them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ class OptionalValue:
         self.components = components
 
     def __repr__(self) -> str:
-        return "<empty optional>" if self.components is None else f"<optional of {len(self.components)} tensors>"
+        return (
+            "<empty optional>" if self.components is None else f"<optional of {len(self.components)} tensors>"
+        )
 
 
 _EMPTY = OptionalValue(None)
@@ -32,11 +35,20 @@ _EMPTY = OptionalValue(None)
 
 def _there_and_back(tf: Any) -> list[Any]:
     optional = tf.raw_ops.OptionalFromValue(components=[tf.constant([1.0, 2.0]), tf.constant(3)])
-    return [tf.raw_ops.OptionalHasValue(optional=optional), tf.raw_ops.OptionalHasValue(optional=tf.raw_ops.OptionalNone()),
-            list(tf.raw_ops.OptionalGetValue(optional=optional, output_types=[tf.float32, tf.int32], output_shapes=[[2], []]))]
+    return [
+        tf.raw_ops.OptionalHasValue(optional=optional),
+        tf.raw_ops.OptionalHasValue(optional=tf.raw_ops.OptionalNone()),
+        list(
+            tf.raw_ops.OptionalGetValue(
+                optional=optional, output_types=[tf.float32, tf.int32], output_shapes=[[2], []]
+            )
+        ),
+    ]
 
 
-@op("OptionalFromValue(components: list(Toutput_types)) -> optional: variant", Toutput_types="list(type) >= 1")
+@op(
+    "OptionalFromValue(components: list(Toutput_types)) -> optional: variant", Toutput_types="list(type) >= 1"
+)
 class OptionalFromValue:
     """An optional of `components`."""
 
@@ -53,8 +65,13 @@ class OptionalFromValue:
         return OptionalValue((*components[:kept], *[c.copy() for c in components[kept:]]))
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
-        return list(raw.OptionalGetValue(dy, output_types=[t.dtype.base_dtype for t in op.inputs],
-                                         output_shapes=[t.shape for t in op.inputs]))
+        return list(
+            raw.OptionalGetValue(
+                dy,
+                output_types=[t.dtype.base_dtype for t in op.inputs],
+                output_shapes=[t.shape for t in op.inputs],
+            )
+        )
 
     samples = [program(_there_and_back)]
 
@@ -93,8 +110,11 @@ class OptionalHasValue:
     samples = [program(_there_and_back)]
 
 
-@op("OptionalGetValue(optional: variant) -> components: list(output_types)", output_types="list(type) >= 1",
-    output_shapes="list(shape) >= 1")
+@op(
+    "OptionalGetValue(optional: variant) -> components: list(output_types)",
+    output_types="list(type) >= 1",
+    output_shapes="list(shape) >= 1",
+)
 class OptionalGetValue:
     """What is in `optional`; an error where it is empty."""
 
@@ -104,7 +124,10 @@ class OptionalGetValue:
 
     def shape(self, s: ShapeContext, optional: TensorShape) -> list[TensorShape]:
         if len(s.attrs["output_shapes"]) != len(s.attrs["output_types"]):
-            raise ValueError(f"output_shapes has {len(s.attrs['output_shapes'])} shapes for {len(s.attrs['output_types'])} types")
+            raise ValueError(
+                f"output_shapes has {len(s.attrs['output_shapes'])} shapes for "
+                f"{len(s.attrs['output_types'])} types"
+            )
         return list(s.attrs["output_shapes"])
 
     def compute(self, k: KernelContext, optional: Any) -> Any:
@@ -112,10 +135,18 @@ class OptionalGetValue:
         if components is None:
             raise InvalidArgumentError(None, None, "The given optional does not have a value.")
         if len(components) != len(k.output_dtypes):
-            raise InvalidArgumentError(None, None, f"The given optional has {len(components)} components, expected {len(k.output_dtypes)}.")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"The given optional has {len(components)} components, expected {len(k.output_dtypes)}.",
+            )
         for i, (component, dtype) in enumerate(zip(components, k.output_dtypes)):
             if not dtype.is_object and component.dtype != dtype.np:
-                raise InvalidArgumentError(None, None, f"Component {i} of the given optional is {component.dtype}, expected {dtype.name}.")
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    f"Component {i} of the given optional is {component.dtype}, expected {dtype.name}.",
+                )
         return components
 
     def gradient(self, op: Any, *grads: Tensor) -> Any:
@@ -126,5 +157,7 @@ class OptionalGetValue:
 
 def _checked(optional: Any, k: KernelContext) -> OptionalValue:
     if not isinstance(optional, OptionalValue):
-        raise InvalidArgumentError(None, None, f"{k.type}: the input is not an Optional but {type(optional).__name__}.")
+        raise InvalidArgumentError(
+            None, None, f"{k.type}: the input is not an Optional but {type(optional).__name__}."
+        )
     return optional

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from graphrt.core.dtypes import DType, of_array, string
-from graphrt.core.errors import InvalidArgumentError, OpError, OutOfRangeError, UnimplementedError, UnknownError
+from graphrt.core.errors import (
+    InvalidArgumentError,
+    OpError,
+    OutOfRangeError,
+    UnimplementedError,
+    UnknownError,
+)
 from graphrt.core.graph import Graph
 from graphrt.core.registry import ALL, KernelContext, op
 from graphrt.core.samples import program
@@ -46,8 +52,12 @@ def _bind(k: KernelContext) -> Callable[..., Any]:
     with _lock:
         registered = _functions.get(token)
     if registered is None:
-        raise InvalidArgumentError(None, None, f"{k.type} '{k.name}': no Python function is registered as '{token.decode()}' in this "
-                                   "process: a graph with py_func runs where it was built")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"{k.type} '{k.name}': no Python function is registered as '{token.decode()}' in this "
+            "process: a graph with py_func runs where it was built",
+        )
     function = registered.function
     is_text = [d is string for d in k.input_dtypes]
 
@@ -64,11 +74,19 @@ def _bind(k: KernelContext) -> Callable[..., Any]:
             raise UnimplementedError(None, None, _message(error)) from error
         except Exception as error:
             raise UnknownError(None, None, _message(error)) from error
-        values = list(returned) if isinstance(returned, (list, tuple)) and not _is_one_array(returned, dtypes) else \
-            [] if returned is None and not dtypes else [returned]
+        values = (
+            list(returned)
+            if isinstance(returned, (list, tuple)) and not _is_one_array(returned, dtypes)
+            else []
+            if returned is None and not dtypes
+            else [returned]
+        )
         if len(values) != len(dtypes):
-            raise InvalidArgumentError(None, None, f"{token.decode()} returns {len(values)} values, but expects to see {len(dtypes)} "
-                                       "values.")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"{token.decode()} returns {len(values)} values, but expects to see {len(dtypes)} values.",
+            )
         return tuple([_taken(token, i, value, dtype) for i, (value, dtype) in enumerate(zip(values, dtypes))])
 
     return call
@@ -102,21 +120,28 @@ def _taken(token: bytes, i: int, value: Any, dtype: DType) -> Any:
     try:
         array = np.array(value, order="C")
     except ValueError as error:
-        raise InvalidArgumentError(None, None, f"{i}-th value returned by {token.decode()} is no array: {error}") from None
+        raise InvalidArgumentError(
+            None, None, f"{i}-th value returned by {token.decode()} is no array: {error}"
+        ) from None
     if array.dtype != dtype.np:
         # Python numbers and what NumPy makes of them have no width of their own.
         is_python = not isinstance(value, (np.ndarray, np.generic)) and array.dtype.kind == dtype.np.kind
         if not is_python:
             shown = of_array(array).name if array.dtype.kind not in "OSU" else "string"
-            raise InvalidArgumentError(None, None, f"{i}-th value returned by {token.decode()} is {shown}, but expects {dtype.name}")
+            raise InvalidArgumentError(
+                None, None, f"{i}-th value returned by {token.decode()} is {shown}, but expects {dtype.name}"
+            )
         array = array.astype(dtype.np)
     return array
 
 
 def _doubled(tf: Any) -> list[Any]:
     x = tf.placeholder_with_default([1.0, 2.0], [None])
-    return [tf.py_func(lambda a: a * 2, [x], tf.float32), tf.py_func(lambda a: (a.sum(), a + 1), [x], [tf.float32, tf.float32]),
-            tf.py_func(lambda: "text", [], tf.string)]
+    return [
+        tf.py_func(lambda a: a * 2, [x], tf.float32),
+        tf.py_func(lambda a: (a.sum(), a + 1), [x], [tf.float32, tf.float32]),
+        tf.py_func(lambda: "text", [], tf.string),
+    ]
 
 
 def _stateless(tf: Any) -> list[Any]:
@@ -124,9 +149,15 @@ def _stateless(tf: Any) -> list[Any]:
     return [tf.py_func(lambda a: a * 2, [x], tf.float32, stateful=False)]
 
 
-@op("PyFunc(input: list(Tin)) -> output: list(Tout)", token="string", Tin="list(type) >= 0", Tout="list(type) >= 0")
+@op(
+    "PyFunc(input: list(Tin)) -> output: list(Tout)",
+    token="string",
+    Tin="list(type) >= 0",
+    Tout="list(type) >= 0",
+)
 class PyFunc:
-    """What the Python function registered as `token` returns for `input`, as NumPy arrays. It runs on a thread of its own."""
+    """What the Python function registered as `token` returns for `input`, as NumPy arrays. It runs on a
+    thread of its own."""
 
     stateful = True
     blocking = True
@@ -140,7 +171,12 @@ class PyFunc:
         return _bind(k)
 
 
-@op("PyFuncStateless(input: list(Tin)) -> output: list(Tout)", token="string", Tin="list(type) >= 0", Tout="list(type) >= 0")
+@op(
+    "PyFuncStateless(input: list(Tin)) -> output: list(Tout)",
+    token="string",
+    Tin="list(type) >= 0",
+    Tout="list(type) >= 0",
+)
 class PyFuncStateless:
     """A PyFunc of a function that gives the same for the same input."""
 

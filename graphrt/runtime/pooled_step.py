@@ -27,7 +27,7 @@ class ComputePool:
 
     def submit(self, work: Callable[[], None]) -> None:
         self._work.put(work)
-        if self._idle == 0 and self._started < self._size:
+        if self._started < self._size and self._work.qsize() > self._idle:
             with self._lock:
                 if self._started >= self._size:
                     return

@@ -100,6 +100,17 @@ class Rendezvous:
         with self._lock:
             return self._state.awaited()
 
+    def forget_waiter(self, key: str) -> None:
+        """Whoever waits for `key` has gone: it may be asked for again."""
+        with self._lock:
+            self._state.waiting.pop(key, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """True where no value waits to be taken, and nobody for a value."""
+        state = self._state
+        return not state.values and not state.waiting
+
 
 def _carry_out(instructions: list[Deliver]) -> None:
     for done, value, is_dead, error in instructions:

@@ -7,6 +7,7 @@ from typing import Any
 from graphrt.core import raw
 from graphrt.core.graph import GraphKeys, get_collection, get_default_graph, name_scope
 from graphrt.core.operation import Operation
+from graphrt.core.shapes import UNKNOWN
 from graphrt.core.tensor import Tensor
 from graphrt.variables.lifting import group
 
@@ -94,7 +95,11 @@ def assert_variables_initialized(var_list: Any = None) -> Tensor | None:
     ranks = []
     for variable in _listed(var_list):
         with get_default_graph().colocate_with(variable.op):
-            ranks.append(raw.Rank(variable))
+            # Of a known shape the rank is a constant: nothing would read the variable.
+            unknown = (
+                raw.PlaceholderWithDefault(variable, shape=UNKNOWN) if variable.dtype.is_ref else variable
+            )
+            ranks.append(raw.Rank(unknown))
     if not ranks:
         return None
     return ranks[0] if len(ranks) == 1 else raw.Pack(ranks, axis=0, name="stack")

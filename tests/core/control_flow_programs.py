@@ -39,15 +39,21 @@ def one_branch_each(tf: Any) -> Built:
 
 def nested(tf: Any) -> Built:
     x, (p, q) = _inputs(tf, "p", "q")
-    z = tf.cond(p, lambda: tf.cond(q, lambda: tf.exp(x), lambda: x * x * x), lambda: tf.cond(q, lambda: -x, lambda: tf.sin(x)),
-                name="outer")
+    z = tf.cond(
+        p,
+        lambda: tf.cond(q, lambda: tf.exp(x), lambda: x * x * x),
+        lambda: tf.cond(q, lambda: -x, lambda: tf.sin(x)),
+        name="outer",
+    )
     return Built([z, tf.gradients(z, x)], [{**s, x: _X} for s in _bools(p, q)])
 
 
 def many_outputs(tf: Any) -> Built:
     x, (p,) = _inputs(tf, "p")
     z = tf.cond(p, lambda: {"a": x * 2.0, "b": [tf.tanh(x), 3]}, lambda: {"a": x + 1.0, "b": [x, 4]})
-    return Built([z, tf.gradients(z["a"], x), tf.gradients([z["a"], z["b"][0]], x)], [{**s, x: _X} for s in _bools(p)])
+    return Built(
+        [z, tf.gradients(z["a"], x), tf.gradients([z["a"], z["b"][0]], x)], [{**s, x: _X} for s in _bools(p)]
+    )
 
 
 def one_branch_does_not_depend(tf: Any) -> Built:
@@ -59,7 +65,7 @@ def one_branch_does_not_depend(tf: Any) -> Built:
 def twice_differentiated(tf: Any) -> Built:
     x, (p,) = _inputs(tf, "p")
     z = tf.cond(p, lambda: x * x * x, lambda: tf.exp(x))
-    first, = tf.gradients(z, x)
+    (first,) = tf.gradients(z, x)
     return Built([z, first, tf.gradients(first, x)], [{**s, x: _X} for s in _bools(p)])
 
 
@@ -107,7 +113,9 @@ def assignments_to_references(tf: Any) -> Built:
 def assignments_to_resources(tf: Any) -> Built:
     _, (p,) = _inputs(tf, "p")
     v = tf.Variable([1.0, 2.0, 3.0], use_resource=True, name="v")
-    z = tf.cond(p, lambda: tf.identity(v.assign_add([1.0, 1.0, 1.0])), lambda: tf.identity(v.assign([0.0, 7.0, 0.0])))
+    z = tf.cond(
+        p, lambda: tf.identity(v.assign_add([1.0, 1.0, 1.0])), lambda: tf.identity(v.assign([0.0, 7.0, 0.0]))
+    )
     return Built([z], _bools(p) * 2, v.initializer)
 
 
@@ -116,7 +124,7 @@ def slices_from_one_branch(tf: Any) -> Built:
     p = tf.placeholder(tf.bool, [], name="p")
     indices = tf.placeholder(tf.int32, [3], name="i")
     z = tf.cond(p, lambda: tf.gather(table, indices), lambda: tf.zeros([3, 2]))
-    gradient, = tf.gradients(z, table)
+    (gradient,) = tf.gradients(z, table)
     feeds = {table: np.arange(8, dtype=np.float32).reshape(4, 2), indices: [1, 3, 1]}
     return Built([z, tf.convert_to_tensor(gradient)], [{**s, **feeds} for s in _bools(p)])
 
@@ -125,7 +133,7 @@ def slices_from_a_variable(tf: Any) -> Built:
     table = tf.Variable(np.arange(8, dtype=np.float32).reshape(4, 2), use_resource=True, name="table")
     p = tf.placeholder(tf.bool, [], name="p")
     z = tf.cond(p, lambda: tf.gather(table, [1, 3, 1]), lambda: tf.gather(table, [0, 0, 2]) * 2.0)
-    gradient, = tf.gradients(z, table)
+    (gradient,) = tf.gradients(z, table)
     return Built([z, tf.convert_to_tensor(gradient)], _bools(p), table.initializer)
 
 
@@ -159,7 +167,7 @@ def numbered_cases(tf: Any) -> Built:
     x = tf.placeholder(tf.float32, [3], name="x")
     i = tf.placeholder(tf.int32, [], name="i")
     z = tf.switch_case(i, [lambda: x * 2.0, lambda: x * x * x], default=lambda: tf.sin(x))
-    first, = tf.gradients(z, x)
+    (first,) = tf.gradients(z, x)
     return Built([z, first, tf.gradients(first, x)], [{i: n, x: _X} for n in (-1, 0, 1, 2, 3)])
 
 
@@ -190,10 +198,28 @@ def shapes_of_steps(tf: Any) -> Built:
 
 
 PROGRAMS: list[Callable[[Any], Built]] = [
-    one_branch_each, nested, many_outputs, one_branch_does_not_depend, twice_differentiated, gradient_inside,
-    gradient_of_what_is_inside, resource_variables, ref_variables, assignments_to_references, assignments_to_resources,
-    slices_from_one_branch, slices_from_a_variable, slices_returned, cases, exclusive_cases, cases_without_default, numbered_cases,
-    under_dependencies, dropout_in_a_branch, shapes_of_steps]
+    one_branch_each,
+    nested,
+    many_outputs,
+    one_branch_does_not_depend,
+    twice_differentiated,
+    gradient_inside,
+    gradient_of_what_is_inside,
+    resource_variables,
+    ref_variables,
+    assignments_to_references,
+    assignments_to_resources,
+    slices_from_one_branch,
+    slices_from_a_variable,
+    slices_returned,
+    cases,
+    exclusive_cases,
+    cases_without_default,
+    numbered_cases,
+    under_dependencies,
+    dropout_in_a_branch,
+    shapes_of_steps,
+]
 
 # A ref variable cannot be updated in a function.
 FUNCTIONAL_PROGRAMS = [p for p in PROGRAMS if p is not assignments_to_references]

@@ -62,7 +62,11 @@ def test_branches_return_what_is_outside_and_what_needs_no_tensor(version):
 def test_structures_come_back_as_they_are(version):
     Pair = namedtuple("Pair", "a b")
     p = _bool()
-    y = tf.cond(p, lambda: {"k": [1.0, (2, Pair(3.0, 4))], "j": True}, lambda: {"k": [5.0, (6, Pair(7.0, 8))], "j": False})
+    y = tf.cond(
+        p,
+        lambda: {"k": [1.0, (2, Pair(3.0, 4))], "j": True},
+        lambda: {"k": [5.0, (6, Pair(7.0, 8))], "j": False},
+    )
     with tf.Session() as session:
         assert session.run(y, {p: True}) == {"k": [1.0, (2, Pair(3.0, 4))], "j": True}
         assert session.run(y, {p: False}) == {"k": [5.0, (6, Pair(7.0, 8))], "j": False}
@@ -70,7 +74,10 @@ def test_structures_come_back_as_they_are(version):
 
 def test_one_value_in_a_list_is_taken_out_unless_strict():
     p = _bool()
-    loose, strict = tf.cond(p, lambda: [1.0], lambda: 2.0), tf.cond(p, lambda: [1.0], lambda: [2.0], strict=True)
+    loose, strict = (
+        tf.cond(p, lambda: [1.0], lambda: 2.0),
+        tf.cond(p, lambda: [1.0], lambda: [2.0], strict=True),
+    )
     assert isinstance(loose, tf.Tensor)
     assert isinstance(strict, list) and isinstance(strict[0], tf.Tensor)
     with tf.Session() as session:
@@ -107,8 +114,11 @@ def test_static_shapes_keep_what_the_branches_have_in_common(version):
     p = _bool()
 
     def shapes(a, b):
-        return tf.cond(p, lambda: tf.placeholder_with_default(np.zeros(a, np.float32), a),
-                       lambda: tf.placeholder_with_default(np.zeros(b, np.float32), b)).shape.as_list
+        return tf.cond(
+            p,
+            lambda: tf.placeholder_with_default(np.zeros(a, np.float32), a),
+            lambda: tf.placeholder_with_default(np.zeros(b, np.float32), b),
+        ).shape.as_list
 
     assert shapes([2, 3], [2, 3])() == [2, 3]
     assert shapes([2, 3], [2, 4])() == [2, None]
@@ -118,8 +128,11 @@ def test_static_shapes_keep_what_the_branches_have_in_common(version):
 
 def test_nested_conditionals_on_one_predicate_and_on_others(version):
     p, q, x = _bool("p"), _bool("q"), tf.placeholder(tf.float32, [])
-    y = tf.cond(p, lambda: tf.cond(q, lambda: tf.cond(p, lambda: x + 1.0, lambda: x + 2.0), lambda: x * x),
-                lambda: tf.cond(p, lambda: x - 1.0, lambda: tf.cond(q, lambda: -x, lambda: x)))
+    y = tf.cond(
+        p,
+        lambda: tf.cond(q, lambda: tf.cond(p, lambda: x + 1.0, lambda: x + 2.0), lambda: x * x),
+        lambda: tf.cond(p, lambda: x - 1.0, lambda: tf.cond(q, lambda: -x, lambda: x)),
+    )
     with tf.Session() as session:
         found = {(a, b): session.run(y, {p: a, q: b, x: 3.0}) for a in (True, False) for b in (True, False)}
     assert found == {(True, True): 4.0, (True, False): 9.0, (False, True): -3.0, (False, False): 3.0}
@@ -127,7 +140,11 @@ def test_nested_conditionals_on_one_predicate_and_on_others(version):
 
 def test_a_predicate_computed_inside_decides_there(version):
     x = tf.placeholder(tf.float32, [])
-    y = tf.cond(x > 0.0, lambda: tf.cond(x > 10.0, lambda: 2.0, lambda: 1.0), lambda: tf.cond(x < -10.0, lambda: -2.0, lambda: -1.0))
+    y = tf.cond(
+        x > 0.0,
+        lambda: tf.cond(x > 10.0, lambda: 2.0, lambda: 1.0),
+        lambda: tf.cond(x < -10.0, lambda: -2.0, lambda: -1.0),
+    )
     with tf.Session() as session:
         assert [session.run(y, {x: v}) for v in (20.0, 5.0, -5.0, -20.0)] == [2.0, 1.0, -1.0, -2.0]
 
@@ -160,7 +177,10 @@ def test_random_nodes_run_in_the_taken_branch_only(version):
 @pytest.mark.parametrize("use_resource", [False, True])
 def test_only_the_taken_branch_has_effects(use_resource):
     p = _bool()
-    a, b = tf.Variable(0, use_resource=use_resource, name="a"), tf.Variable(0, use_resource=use_resource, name="b")
+    a, b = (
+        tf.Variable(0, use_resource=use_resource, name="a"),
+        tf.Variable(0, use_resource=use_resource, name="b"),
+    )
 
     def count(variable, by):
         with tf.control_dependencies([tf.assign_add(variable, by)]):
@@ -177,7 +197,11 @@ def test_only_the_taken_branch_has_effects(use_resource):
 def test_functional_branches_have_effects_that_nothing_waits_for():
     tf.enable_control_flow_v2()
     try:
-        p, a, b = _bool(), tf.Variable(0, use_resource=True, name="a"), tf.Variable(0, use_resource=True, name="b")
+        p, a, b = (
+            _bool(),
+            tf.Variable(0, use_resource=True, name="a"),
+            tf.Variable(0, use_resource=True, name="b"),
+        )
 
         def count(variable):
             variable.assign_add(1)
@@ -217,7 +241,10 @@ def test_references_pass_through_branches():
 
 def test_variables_are_read_where_the_branch_is_taken():
     p = _bool()
-    fine, never = tf.Variable(3.0, use_resource=True, name="fine"), tf.Variable(4.0, use_resource=True, name="never")
+    fine, never = (
+        tf.Variable(3.0, use_resource=True, name="fine"),
+        tf.Variable(4.0, use_resource=True, name="never"),
+    )
     y = tf.cond(p, lambda: fine * 2.0, lambda: never * 2.0)
     with tf.Session() as session:
         session.run(fine.initializer)
@@ -346,7 +373,7 @@ def test_contexts_are_in_the_collection_and_survive_a_proto():
         y, p, q, x = (graph.get_tensor_by_name(t.name) for t in (y, p, q, x))
         inner = graph.get_operation_by_name("cond/cond/mul")
         assert inner._control_flow_context.outer_context.name == "cond/cond_text"
-        gradient, = tf.gradients(y, x)
+        (gradient,) = tf.gradients(y, x)
         with tf.Session() as session:
             assert session.run(gradient, {p: True, q: True, x: 3.0}) == 6.0
             assert session.run(gradient, {p: True, q: False, x: 3.0}) == 1.0
@@ -356,21 +383,48 @@ def test_contexts_are_in_the_collection_and_survive_a_proto():
 # -- errors --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("arguments", "error", "text"), [
-    (dict(true_fn=_one), TypeError, r"cond\(\): 'false_fn' argument required"),
-    (dict(false_fn=_one), TypeError, r"cond\(\): 'true_fn' argument required"),
-    (dict(true_fn=1.0, false_fn=_one), TypeError, "'true_fn' must be callable."),
-    (dict(true_fn=_one, false_fn=1.0), TypeError, "'false_fn' must be callable."),
-    (dict(true_fn=lambda: None, false_fn=_one), ValueError, "'true_fn' must have a return value."),
-    (dict(true_fn=_one, false_fn=lambda: None), ValueError, "'false_fn' must have a return value."),
-    (dict(true_fn=list, false_fn=list), ValueError, "'true_fn' and 'false_fn' must return at least one result."),
-    (dict(true_fn=_one, false_fn=lambda: 1), ValueError,
-     "Outputs of 'true_fn' and 'false_fn' must have the same type.s.. Received float32 from 'true_fn' and int32 from 'false_fn'."),
-    (dict(true_fn=lambda: [1, 2], false_fn=lambda: [1, 2, 3]), ValueError, "don't have the same number of elements"),
-    (dict(true_fn=lambda: [1, 2], false_fn=lambda: (1, 2)), TypeError, "don't have the same sequence type"),
-    (dict(true_fn=lambda: {"a": 1}, false_fn=lambda: {"b": 1}), ValueError, "don't have the same set of keys"),
-    (dict(true_fn=lambda: [1, [2]], false_fn=lambda: [1, 2]), ValueError, "is a sequence, while substructure"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (dict(true_fn=_one), TypeError, r"cond\(\): 'false_fn' argument required"),
+        (dict(false_fn=_one), TypeError, r"cond\(\): 'true_fn' argument required"),
+        (dict(true_fn=1.0, false_fn=_one), TypeError, "'true_fn' must be callable."),
+        (dict(true_fn=_one, false_fn=1.0), TypeError, "'false_fn' must be callable."),
+        (dict(true_fn=lambda: None, false_fn=_one), ValueError, "'true_fn' must have a return value."),
+        (dict(true_fn=_one, false_fn=lambda: None), ValueError, "'false_fn' must have a return value."),
+        (
+            dict(true_fn=list, false_fn=list),
+            ValueError,
+            "'true_fn' and 'false_fn' must return at least one result.",
+        ),
+        (
+            dict(true_fn=_one, false_fn=lambda: 1),
+            ValueError,
+            "Outputs of 'true_fn' and 'false_fn' must have the same type.s.. Received float32 from "
+            "'true_fn' and int32 from 'false_fn'.",
+        ),
+        (
+            dict(true_fn=lambda: [1, 2], false_fn=lambda: [1, 2, 3]),
+            ValueError,
+            "don't have the same number of elements",
+        ),
+        (
+            dict(true_fn=lambda: [1, 2], false_fn=lambda: (1, 2)),
+            TypeError,
+            "don't have the same sequence type",
+        ),
+        (
+            dict(true_fn=lambda: {"a": 1}, false_fn=lambda: {"b": 1}),
+            ValueError,
+            "don't have the same set of keys",
+        ),
+        (
+            dict(true_fn=lambda: [1, [2]], false_fn=lambda: [1, 2]),
+            ValueError,
+            "is a sequence, while substructure",
+        ),
+    ],
+)
 def test_what_cond_does_not_take(arguments, error, text):
     with pytest.raises(error, match=text):
         tf.cond(_bool(), **arguments)
@@ -392,7 +446,10 @@ def test_older_names_of_the_functions_work_with_a_warning():
     with pytest.warns(DeprecationWarning, match="fn1"):
         y = tf.cond(_bool(), fn1=_one, fn2=lambda: tf.constant(2.0))
     assert y.dtype == tf.float32
-    with pytest.warns(DeprecationWarning), pytest.raises(TypeError, match="'true_fn' and 'fn1' may not be set simultaneously"):
+    with (
+        pytest.warns(DeprecationWarning),
+        pytest.raises(TypeError, match="'true_fn' and 'fn1' may not be set simultaneously"),
+    ):
         tf.cond(_bool(), _one, _one, fn1=_one)
 
 
@@ -419,7 +476,10 @@ def test_exclusive_case_fails_where_several_are_true(version):
     y = tf.case([(a, lambda: 1.0), (b, lambda: 2.0)], default=lambda: 3.0, exclusive=True)
     with tf.Session() as session:
         assert session.run(y, {a: False, b: True}) == 2.0
-        with pytest.raises(errors.InvalidArgumentError, match=r"exclusive=True: more than 1 conditions \(a:0, b:0\) evaluated as True"):
+        with pytest.raises(
+            errors.InvalidArgumentError,
+            match=r"exclusive=True: more than 1 conditions \(a:0, b:0\) evaluated as True",
+        ):
             session.run(y, {a: True, b: True})
 
 
@@ -433,12 +493,15 @@ def test_case_without_default_fails_where_none_is_true(version):
             session.run(y, {a: False, b: False})
 
 
-@pytest.mark.parametrize(("pairs", "error", "text"), [
-    (3, TypeError, "'pred_fn_pairs' must be a list, tuple, or dict. Received: <class 'int'>"),
-    ([(1,)], TypeError, "Each entry in 'pred_fn_pairs' must be a 2-tuple."),
-    ([(True, _one)], TypeError, "pred must be a Tensor, got: True"),
-    ([], ValueError, "at least one pair"),
-])
+@pytest.mark.parametrize(
+    ("pairs", "error", "text"),
+    [
+        (3, TypeError, "'pred_fn_pairs' must be a list, tuple, or dict. Received: <class 'int'>"),
+        ([(1,)], TypeError, "Each entry in 'pred_fn_pairs' must be a 2-tuple."),
+        ([(True, _one)], TypeError, "pred must be a Tensor, got: True"),
+        ([], ValueError, "at least one pair"),
+    ],
+)
 def test_what_case_does_not_take(pairs, error, text):
     with pytest.raises(error, match=text):
         tf.case(pairs)
@@ -454,25 +517,35 @@ def test_case_wants_bools_and_functions():
 def test_switch_case_takes_the_branch_of_its_number():
     i = tf.placeholder(tf.int32, [])
     x = tf.placeholder(tf.float32, [])
-    forms = [tf.switch_case(i, [lambda: x, lambda: x * 2.0], default=lambda: -x),
-             tf.switch_case(i, {1: lambda: x * 2.0, 0: lambda: x}, default=lambda: -x),
-             tf.switch_case(i, [(1, lambda: x * 2.0), (0, lambda: x)], default=lambda: -x),
-             tf.switch_case(i, [lambda: x, lambda: x * 2.0, lambda: -x])]
+    forms = [
+        tf.switch_case(i, [lambda: x, lambda: x * 2.0], default=lambda: -x),
+        tf.switch_case(i, {1: lambda: x * 2.0, 0: lambda: x}, default=lambda: -x),
+        tf.switch_case(i, [(1, lambda: x * 2.0), (0, lambda: x)], default=lambda: -x),
+        tf.switch_case(i, [lambda: x, lambda: x * 2.0, lambda: -x]),
+    ]
     with tf.Session() as session:
         for number, expected in ((0, 3.0), (1, 6.0), (2, -3.0), (5, -3.0), (-1, -3.0)):
             assert session.run(forms, {i: number, x: 3.0}) == [expected] * 4
 
 
-@pytest.mark.parametrize(("index", "branches", "error", "text"), [
-    (1, [_one], TypeError, "'branch_index' must be a Tensor, got <class 'int'>"),
-    (1.0, [_one], TypeError, "'branch_index' must be an integer Tensor"),
-    (None, [], ValueError, "Must provide at least one item in 'branch_fns'"),
-    (None, {1: _one, 2: _one}, ValueError, r"contiguous range of \[0 to 2\) but found \{1,2\}"),
-    (None, [("a", _one)], TypeError, "key must be a Python `int`, got <class 'str'>"),
-    (None, [(0, 3)], TypeError, "fn for key 0 must be callable."),
-    (None, [(0, 3, 4)], TypeError, "must be a 2-tuple"),
-    (None, [_one, lambda: 1], TypeError, r"branches\[0\] and branches\[1\] arguments to tf.switch_case must have the same number, type"),
-])
+@pytest.mark.parametrize(
+    ("index", "branches", "error", "text"),
+    [
+        (1, [_one], TypeError, "'branch_index' must be a Tensor, got <class 'int'>"),
+        (1.0, [_one], TypeError, "'branch_index' must be an integer Tensor"),
+        (None, [], ValueError, "Must provide at least one item in 'branch_fns'"),
+        (None, {1: _one, 2: _one}, ValueError, r"contiguous range of \[0 to 2\) but found \{1,2\}"),
+        (None, [("a", _one)], TypeError, "key must be a Python `int`, got <class 'str'>"),
+        (None, [(0, 3)], TypeError, "fn for key 0 must be callable."),
+        (None, [(0, 3, 4)], TypeError, "must be a 2-tuple"),
+        (
+            None,
+            [_one, lambda: 1],
+            TypeError,
+            r"branches\[0\] and branches\[1\] arguments to tf.switch_case must have the same number, type",
+        ),
+    ],
+)
 def test_what_switch_case_does_not_take(index, branches, error, text):
     index = tf.constant(index) if isinstance(index, float) else tf.constant(0) if index is None else index
     with pytest.raises(error, match=text):

@@ -45,7 +45,7 @@ def test_a_branch_on_another_device_runs_where_it_is_taken(pair, version):
 
     with tf.device(here):
         y = tf.cond(p, branch, lambda: x - 1.0)
-    gradient, = tf.gradients(y, x)
+    (gradient,) = tf.gradients(y, x)
     with _session() as session:
         for _ in range(3):
             value, slope = session.run([y, gradient], {p: True, x: [0.0, 1.0]})
@@ -99,12 +99,24 @@ def test_nested_branches_on_other_devices(pair, version):
 
         return build
 
-    y = tf.cond(p, on(there, lambda: tf.cond(q, on(here, lambda: x * 2.0), on(there, lambda: x * 3.0))),
-                on(here, lambda: tf.cond(q, on(there, lambda: x * 5.0), on(here, lambda: x * 7.0))))
-    gradient, = tf.gradients(y, x)
+    y = tf.cond(
+        p,
+        on(there, lambda: tf.cond(q, on(here, lambda: x * 2.0), on(there, lambda: x * 3.0))),
+        on(here, lambda: tf.cond(q, on(there, lambda: x * 5.0), on(here, lambda: x * 7.0))),
+    )
+    (gradient,) = tf.gradients(y, x)
     with _session() as session:
-        found = {(a, b): session.run([y, gradient], {p: a, q: b, x: 1.0}) for a in (True, False) for b in (True, False)}
-    assert found == {(True, True): [2, 2], (True, False): [3, 3], (False, True): [5, 5], (False, False): [7, 7]}
+        found = {
+            (a, b): session.run([y, gradient], {p: a, q: b, x: 1.0})
+            for a in (True, False)
+            for b in (True, False)
+        }
+    assert found == {
+        (True, True): [2, 2],
+        (True, False): [3, 3],
+        (False, True): [5, 5],
+        (False, False): [7, 7],
+    }
 
 
 def test_a_dead_tensor_that_crossed_has_no_value_there():
@@ -125,7 +137,7 @@ def test_a_variable_in_a_branch_keeps_its_device(version):
         v = tf.Variable([1.0, 2.0], use_resource=True)
     with tf.device("/cpu:0"):
         y = tf.cond(p, lambda: v * 2.0, lambda: tf.zeros([2]))
-        gradient, = tf.gradients(y, v)
+        (gradient,) = tf.gradients(y, v)
         update = v.assign_sub(gradient)
     with _session() as session:
         session.run(v.initializer)
@@ -145,7 +157,11 @@ def _placed(draw: st.DrawFn, depth: int = 0) -> Any:
     device = draw(st.sampled_from(_DEVICES))
     if kind in ("x", "constant"):
         return device, kind, draw(st.integers(-3, 3))
-    return device, kind, (draw(st.integers(0, 1)), draw(_placed(depth=depth + 1)), draw(_placed(depth=depth + 1)))
+    return (
+        device,
+        kind,
+        (draw(st.integers(0, 1)), draw(_placed(depth=depth + 1)), draw(_placed(depth=depth + 1))),
+    )
 
 
 def _build(e: Any, x: Any, predicates: list[Any]) -> Any:
@@ -157,7 +173,9 @@ def _build(e: Any, x: Any, predicates: list[Any]) -> Any:
             return tf.constant(float(parts))
         which, a, b = parts
         if kind == "cond":
-            return tf.cond(predicates[which], lambda: _build(a, x, predicates), lambda: _build(b, x, predicates))
+            return tf.cond(
+                predicates[which], lambda: _build(a, x, predicates), lambda: _build(b, x, predicates)
+            )
         left, right = _build(a, x, predicates), _build(b, x, predicates)
         return left + right if kind == "add" else left * right
 
@@ -173,9 +191,15 @@ def _evaluate(e: Any, x: float, predicates: tuple[bool, bool]) -> float:
     return left + right if kind == "add" else left * right
 
 
-@settings(max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(_placed(), st.booleans())
-def test_placement_does_not_change_values(monkeypatch: pytest.MonkeyPatch, expression: Any, functional: bool) -> None:
+def test_placement_does_not_change_values(
+    monkeypatch: pytest.MonkeyPatch, expression: Any, functional: bool
+) -> None:
     monkeypatch.setenv("GRAPHRT_SIM_GPUS", "1")
     (tf.enable_control_flow_v2 if functional else tf.disable_control_flow_v2)()
     try:

@@ -1,4 +1,5 @@
-"""Random programs of nested conditionals: against their evaluation in Python, against TensorFlow, from eight threads."""
+"""Random programs of nested conditionals: against their evaluation in Python, against TensorFlow, from eight
+threads."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 import graphrt
 
 PREDICATES = 3
-_SLOW = dict(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], derandomize=True)
+_SLOW = dict(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], derandomize=True
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Apply:
 
 @dataclass(frozen=True)
 class Cond:
-    """A conditional on predicate `predicate`, or on the sign of the first element of `on`; each side counts its runs."""
+    """A conditional on predicate `predicate`, or on the sign of the first element of `on`; each side counts
+    its runs."""
 
     predicate: int
     on: Any
@@ -42,12 +46,18 @@ class Cond:
 
 
 def _expressions() -> st.SearchStrategy[Any]:
-    leaves = st.one_of(st.just(Leaf("x")), st.just(Leaf("y")), st.floats(-2, 2, width=32).map(lambda v: Leaf("constant", v)))
+    leaves = st.one_of(
+        st.just(Leaf("x")), st.just(Leaf("y")), st.floats(-2, 2, width=32).map(lambda v: Leaf("constant", v))
+    )
 
     def grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         unary = st.tuples(st.sampled_from(["sin", "tanh", "neg"]), inner).map(lambda t: Apply(t[0], (t[1],)))
-        binary = st.tuples(st.sampled_from(["add", "mul", "sub"]), inner, inner).map(lambda t: Apply(t[0], t[1:]))
-        cond = st.tuples(st.integers(0, PREDICATES - 1), st.none() | inner, inner, inner).map(lambda t: Cond(*t, counter=0))
+        binary = st.tuples(st.sampled_from(["add", "mul", "sub"]), inner, inner).map(
+            lambda t: Apply(t[0], t[1:])
+        )
+        cond = st.tuples(st.integers(0, PREDICATES - 1), st.none() | inner, inner, inner).map(
+            lambda t: Cond(*t, counter=0)
+        )
         return st.one_of(unary, binary, cond, cond)
 
     return st.recursive(leaves, grow, max_leaves=10)
@@ -59,7 +69,13 @@ def _numbered(expression: Any, counters: list[int]) -> Any:
         n = len(counters)
         counters.append(n)
         on = None if expression.on is None else _numbered(expression.on, counters)
-        return Cond(expression.predicate, on, _numbered(expression.true, counters), _numbered(expression.false, counters), n)
+        return Cond(
+            expression.predicate,
+            on,
+            _numbered(expression.true, counters),
+            _numbered(expression.false, counters),
+            n,
+        )
     if isinstance(expression, Apply):
         return Apply(expression.kind, tuple(_numbered(a, counters) for a in expression.arguments))
     return expression
@@ -70,20 +86,36 @@ def _evaluate(e: Any, x: np.ndarray, y: np.ndarray, predicates: list[bool], coun
         return x if e.kind == "x" else y if e.kind == "y" else np.full(2, e.value)
     if isinstance(e, Apply):
         values = [_evaluate(a, x, y, predicates, counts) for a in e.arguments]
-        return {"sin": np.sin, "tanh": np.tanh, "neg": np.negative, "add": np.add, "mul": np.multiply,
-                "sub": np.subtract}[e.kind](*values)
-    taken = predicates[e.predicate] if e.on is None else bool(_evaluate(e.on, x, y, predicates, counts)[0] > 0.1)
+        return {
+            "sin": np.sin,
+            "tanh": np.tanh,
+            "neg": np.negative,
+            "add": np.add,
+            "mul": np.multiply,
+            "sub": np.subtract,
+        }[e.kind](*values)
+    taken = (
+        predicates[e.predicate] if e.on is None else bool(_evaluate(e.on, x, y, predicates, counts)[0] > 0.1)
+    )
     counts[e.counter, int(taken)] += 1
     return _evaluate(e.true if taken else e.false, x, y, predicates, counts)
 
 
-def _build(tf: Any, e: Any, x: Any, y: Any, predicates: list[Any], counters: list[Any], use_resource: bool) -> Any:
+def _build(
+    tf: Any, e: Any, x: Any, y: Any, predicates: list[Any], counters: list[Any], use_resource: bool
+) -> Any:
     if isinstance(e, Leaf):
         return x if e.kind == "x" else y if e.kind == "y" else tf.constant([e.value] * 2, tf.float64)
     if isinstance(e, Apply):
         values = [_build(tf, a, x, y, predicates, counters, use_resource) for a in e.arguments]
-        return {"sin": tf.sin, "tanh": tf.tanh, "neg": tf.negative, "add": tf.add, "mul": tf.multiply,
-                "sub": tf.subtract}[e.kind](*values)
+        return {
+            "sin": tf.sin,
+            "tanh": tf.tanh,
+            "neg": tf.negative,
+            "add": tf.add,
+            "mul": tf.multiply,
+            "sub": tf.subtract,
+        }[e.kind](*values)
 
     def side(expression: Any, taken: int) -> Any:
         def branch() -> Any:
@@ -107,18 +139,39 @@ def _build(tf: Any, e: Any, x: Any, y: Any, predicates: list[Any], counters: lis
 class Program:
     """A random program in a graph of graphrt or TensorFlow, with its gradients and counters."""
 
-    def __init__(self, tf: Any, expression: Any, count: int, functional: bool, use_resource: bool = True,
-                 with_gradients: bool = True) -> None:
+    def __init__(
+        self,
+        tf: Any,
+        expression: Any,
+        count: int,
+        functional: bool,
+        use_resource: bool = True,
+        with_gradients: bool = True,
+    ) -> None:
         (tf.enable_control_flow_v2 if functional else tf.disable_control_flow_v2)()
         try:
             self.tf, self.graph = tf, tf.Graph()
             with self.graph.as_default():
-                self.x, self.y = tf.placeholder(tf.float64, [2], name="x"), tf.placeholder(tf.float64, [2], name="y")
+                self.x, self.y = (
+                    tf.placeholder(tf.float64, [2], name="x"),
+                    tf.placeholder(tf.float64, [2], name="y"),
+                )
                 self.predicates = [tf.placeholder(tf.bool, [], name=f"p{i}") for i in range(PREDICATES)]
-                self.counters = [[tf.Variable(0, use_resource=use_resource, name=f"n{i}_{j}") for j in (0, 1)] for i in range(count)]
-                self.value = _build(tf, expression, self.x, self.y, self.predicates, self.counters, use_resource)
-                self.gradients = [tf.zeros([2], tf.float64) if g is None else g
-                                  for g in tf.gradients(self.value, [self.x, self.y])] if with_gradients else []
+                self.counters = [
+                    [tf.Variable(0, use_resource=use_resource, name=f"n{i}_{j}") for j in (0, 1)]
+                    for i in range(count)
+                ]
+                self.value = _build(
+                    tf, expression, self.x, self.y, self.predicates, self.counters, use_resource
+                )
+                self.gradients = (
+                    [
+                        tf.zeros([2], tf.float64) if g is None else g
+                        for g in tf.gradients(self.value, [self.x, self.y])
+                    ]
+                    if with_gradients
+                    else []
+                )
                 self.start = tf.global_variables_initializer()
         finally:
             tf.disable_control_flow_v2()
@@ -128,7 +181,7 @@ class Program:
 
 
 _INPUTS = [(np.array([0.7, -1.1]), np.array([-0.4, 0.9])), (np.array([-0.6, 0.2]), np.array([1.3, -0.8]))]
-_ALL = [[bool(n >> i & 1) for i in range(PREDICATES)] for n in range(2 ** PREDICATES)]
+_ALL = [[bool(n >> i & 1) for i in range(PREDICATES)] for n in range(2**PREDICATES)]
 
 
 @settings(max_examples=60, **_SLOW)
@@ -136,7 +189,14 @@ _ALL = [[bool(n >> i & 1) for i in range(PREDICATES)] for n in range(2 ** PREDIC
 def test_values_and_effects_are_those_of_python(expression: Any, form: str) -> None:
     numbers: list[int] = []
     expression = _numbered(expression, numbers)
-    program = Program(graphrt, expression, len(numbers), form.startswith("v2"), form.endswith("resource"), with_gradients=False)
+    program = Program(
+        graphrt,
+        expression,
+        len(numbers),
+        form.startswith("v2"),
+        form.endswith("resource"),
+        with_gradients=False,
+    )
     counts = np.zeros((len(numbers), 2), int)
     with graphrt.Session(graph=program.graph) as session:
         session.run(program.start)

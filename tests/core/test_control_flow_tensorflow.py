@@ -1,4 +1,5 @@
-"""Conditionals against TensorFlow: the same nodes, the same values, and GraphDefs that go from one to the other."""
+"""Conditionals against TensorFlow: the same nodes, the same values, and GraphDefs that go from one to the
+other."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.core.control_flow_programs import FUNCTIONAL_PROGRAMS, PROGRAMS, Built, flat, run
 
 import graphrt
+from tests.core.control_flow_programs import FUNCTIONAL_PROGRAMS, PROGRAMS, Built, flat, run
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +47,36 @@ def _nodes(module: Any, program: Any) -> dict[str, Any]:
     return {n.name: n for n in graph.as_graph_def().node}
 
 
+def _of_conditionals(nodes: dict[str, Any]) -> list[str]:
+    """The names of nodes that conditionals are made of; their gradients' nodes are their families' matter."""
+    return sorted(
+        n for n in nodes if "gradients" not in n and n.startswith(("cond", "outer", "case", "switch_case"))
+    )
+
+
+def _inputs(node: Any, is_control: bool) -> list[str]:
+    found = [i for i in node.input if i.startswith("^") is is_control]
+    return sorted(found) if is_control else found
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_the_nodes_of_a_conditional_are_tensorflows(program: Any, tf1: Any) -> None:
     ours, theirs = _nodes(graphrt, program), _nodes(tf1, program)
-    # The gradients' own nodes are their families' matter; of those only the Switches and Merges are counted.
-    is_forward = lambda name: "gradients" not in name and name.startswith(("cond", "outer", "case", "switch_case"))  # noqa: E731
-    assert sorted(filter(is_forward, ours)) == sorted(filter(is_forward, theirs))
-    for name in filter(is_forward, theirs):
+    assert _of_conditionals(ours) == _of_conditionals(theirs)
+    for name in _of_conditionals(theirs):
         mine, other = ours[name], theirs[name]
         assert mine.op == other.op, name
-        assert [i for i in mine.input if i[0] != "^"] == [i for i in other.input if i[0] != "^"], name
-        assert sorted(i for i in mine.input if i[0] == "^") == sorted(i for i in other.input if i[0] == "^"), name
+        for is_control in (False, True):
+            assert _inputs(mine, is_control) == _inputs(other, is_control), name
         assert list(mine.attr["_class"].list.s) == list(other.attr["_class"].list.s), name
     kinds = ("Switch", "RefSwitch", "Merge", "RefMerge")
-    assert sorted(n.op for n in ours.values() if n.op in kinds) == sorted(n.op for n in theirs.values() if n.op in kinds)
+    count = lambda nodes: sorted(n.op for n in nodes.values() if n.op in kinds)  # noqa: E731
+    assert count(ours) == count(theirs)
 
 
-def _import_and_run(definition: Any, into: Any, fetches: list[str], steps: list[dict[str, Any]], initializer: str | None) -> list[Any]:
+def _import_and_run(
+    definition: Any, into: Any, fetches: list[str], steps: list[dict[str, Any]], initializer: str | None
+) -> list[Any]:
     graph = into.Graph()
     found: list[Any] = []
     with graph.as_default():
@@ -75,7 +89,9 @@ def _import_and_run(definition: Any, into: Any, fetches: list[str], steps: list[
     return found
 
 
-def _exported(module: Any, program: Any, functional: bool) -> tuple[Any, list[str], list[dict[str, Any]], str | None]:
+def _exported(
+    module: Any, program: Any, functional: bool
+) -> tuple[Any, list[str], list[dict[str, Any]], str | None]:
     (module.enable_control_flow_v2 if functional else module.disable_control_flow_v2)()
     try:
         graph = module.Graph()

@@ -16,7 +16,9 @@ from graphrt.functions.func_graph import FuncGraph
 def _call(graph: FuncGraph, kind: str = "PartitionedCall") -> list[Any]:
     """A call of a traced function, with what it captured."""
     definition = graph.define()
-    return getattr(raw, kind)(list(graph.captures), Tout=definition.result_types, f=FunctionRef(definition.name))
+    return getattr(raw, kind)(
+        list(graph.captures), Tout=definition.result_types, f=FunctionRef(definition.name)
+    )
 
 
 # -- tracing -------------------------------------------------------------------------------------------------
@@ -30,7 +32,7 @@ def test_what_a_body_uses_from_outside_becomes_an_argument_once():
     assert [t.op.type for t in graph.inputs] == ["Placeholder", "Placeholder"]
     assert [t.shape.as_list() for t in graph.inputs] == [[2], [2]]
     assert {op.graph for op in graph.get_operations()} == {graph}
-    value, = _call(graph)
+    (value,) = _call(graph)
     with tf.Session() as session:
         np.testing.assert_array_equal(session.run(value, {x: [3, 4]}), [6, 12])
 
@@ -46,7 +48,7 @@ def test_bodies_within_bodies_capture_through_each_other():
 
     outer.trace(body)
     assert list(outer.captures) == [x]
-    value, = _call(outer)
+    (value,) = _call(outer)
     with tf.Session() as session:
         assert session.run(value, {x: 2.0}) == 22.0
 
@@ -70,11 +72,13 @@ def test_a_ref_variable_is_read_but_not_updated_in_a_body():
     w = tf.Variable([1.0, 2.0], use_resource=False, name="w")
     graph = FuncGraph("f")
     graph.trace(lambda: w * 2.0)
-    value, = _call(graph)
+    (value,) = _call(graph)
     with tf.Session() as session:
         session.run(w.initializer)
         np.testing.assert_array_equal(session.run(value), [2, 4])
-    with pytest.raises(TypeError, match="AssignAdd updates the ref variable 'w' from inside of a function .g."):
+    with pytest.raises(
+        TypeError, match="AssignAdd updates the ref variable 'w' from inside of a function .g."
+    ):
         FuncGraph("g").trace(lambda: tf.assign_add(w, [1.0, 1.0]))
 
 
@@ -119,7 +123,10 @@ def test_functions_go_with_their_graph():
 
 def test_a_missing_function_is_named():
     y = raw.PartitionedCall([tf.constant(1.0)], Tout=[tf.float32], f=FunctionRef("nowhere"))
-    with tf.Session() as session, pytest.raises(errors.NotFoundError, match="the function 'nowhere', which is not in the library"):
+    with (
+        tf.Session() as session,
+        pytest.raises(errors.NotFoundError, match="the function 'nowhere', which is not in the library"),
+    ):
         session.run(y)
 
 
@@ -138,12 +145,16 @@ def test_device_functions_reach_into_bodies_and_names_come_from_the_call():
 # -- gradients -----------------------------------------------------------------------------------------------
 
 
-def _numeric(session: Any, y: Any, x: Any, at: np.ndarray, feeds: dict[Any, Any], h: float = 1e-3) -> np.ndarray:
+def _numeric(
+    session: Any, y: Any, x: Any, at: np.ndarray, feeds: dict[Any, Any], h: float = 1e-3
+) -> np.ndarray:
     found = np.zeros_like(at)
     for i in range(at.size):
         step = np.zeros_like(at)
         step.flat[i] = h
-        found.flat[i] = (session.run(y, {**feeds, x: at + step}) - session.run(y, {**feeds, x: at - step})).sum() / (2 * h)
+        found.flat[i] = (
+            session.run(y, {**feeds, x: at + step}) - session.run(y, {**feeds, x: at - step})
+        ).sum() / (2 * h)
     return found
 
 
@@ -151,21 +162,23 @@ def test_gradients_through_a_call_are_numeric_ones():
     x = tf.placeholder(tf.float64, [3])
     graph = FuncGraph("f")
     graph.trace(lambda: tf.exp(tf.sin(x)) * x)
-    y, = _call(graph)
-    first, = tf.gradients(y, x)
-    second, = tf.gradients(first, x)
+    (y,) = _call(graph)
+    (first,) = tf.gradients(y, x)
+    (second,) = tf.gradients(first, x)
     at = np.array([0.3, -0.5, 1.0])
     with tf.Session() as session:
         np.testing.assert_allclose(session.run(first, {x: at}), _numeric(session, y, x, at, {}), rtol=1e-5)
-        np.testing.assert_allclose(session.run(second, {x: at}), _numeric(session, first, x, at, {}), rtol=1e-5)
+        np.testing.assert_allclose(
+            session.run(second, {x: at}), _numeric(session, first, x, at, {}), rtol=1e-5
+        )
 
 
 def test_a_forward_pass_with_random_numbers_is_not_run_twice_for_its_gradient():
     x = tf.placeholder(tf.float32, [100])
     graph = FuncGraph("f")
     graph.trace(lambda: x * tf.random_uniform([100], seed=3))
-    y, = _call(graph, "StatefulPartitionedCall")
-    gradient, = tf.gradients(y, x)
+    (y,) = _call(graph, "StatefulPartitionedCall")
+    (gradient,) = tf.gradients(y, x)
     with tf.Session() as session:
         value, slope = session.run([y, gradient], {x: np.full(100, 2.0)})
     np.testing.assert_array_equal(value, 2.0 * slope)
@@ -175,10 +188,10 @@ def test_two_gradients_of_one_call_share_its_further_outputs():
     x, y = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
     graph = FuncGraph("f")
     graph.trace(lambda: tf.exp(x * y))
-    z, = _call(graph)
+    (z,) = _call(graph)
     tf.gradients(z, x)
     count = len(z.op.outputs)
-    dy, = tf.gradients(z, y)
+    (dy,) = tf.gradients(z, y)
     assert len(z.op.outputs) == count
     with tf.Session() as session:
         assert session.run(dy, {x: 0.5, y: 2.0}) == pytest.approx(0.5 * np.e)
@@ -188,18 +201,25 @@ def test_gradients_of_gradients_through_nested_branches_are_numeric_ones():
     x, p, q = tf.placeholder(tf.float64, [2]), tf.placeholder(tf.bool, []), tf.placeholder(tf.bool, [])
     tf.enable_control_flow_v2()
     try:
-        y = tf.cond(p, lambda: tf.cond(q, lambda: tf.exp(x) * tf.sin(x), lambda: x * x * x) * x,
-                    lambda: tf.cond(q, lambda: tf.constant([1.0, 2.0], tf.float64), lambda: tf.tanh(x)))
-        first, = tf.gradients(y, x)
-        second, = tf.gradients(first, x)
+        y = tf.cond(
+            p,
+            lambda: tf.cond(q, lambda: tf.exp(x) * tf.sin(x), lambda: x * x * x) * x,
+            lambda: tf.cond(q, lambda: tf.constant([1.0, 2.0], tf.float64), lambda: tf.tanh(x)),
+        )
+        (first,) = tf.gradients(y, x)
+        (second,) = tf.gradients(first, x)
     finally:
         tf.disable_control_flow_v2()
     at = np.array([0.3, -0.7])
     with tf.Session() as session:
         for chosen in ((True, True), (True, False), (False, True), (False, False)):
             feeds = {p: chosen[0], q: chosen[1]}
-            np.testing.assert_allclose(session.run(first, {**feeds, x: at}), _numeric(session, y, x, at, feeds), atol=1e-5)
-            np.testing.assert_allclose(session.run(second, {**feeds, x: at}), _numeric(session, first, x, at, feeds), atol=1e-5)
+            np.testing.assert_allclose(
+                session.run(first, {**feeds, x: at}), _numeric(session, y, x, at, feeds), atol=1e-5
+            )
+            np.testing.assert_allclose(
+                session.run(second, {**feeds, x: at}), _numeric(session, first, x, at, feeds), atol=1e-5
+            )
 
 
 def test_a_gradient_inside_a_body_goes_out_through_its_captures():
@@ -234,7 +254,14 @@ def tf1(tf: Any) -> Any:
     return tf.compat.v1
 
 
-def _agree(tf1: Any, build: Any, feeds: dict[str, Any], initializer: str | None = None, fetch: str = "y:0", times: int = 2) -> None:
+def _agree(
+    tf1: Any,
+    build: Any,
+    feeds: dict[str, Any],
+    initializer: str | None = None,
+    fetch: str = "y:0",
+    times: int = 2,
+) -> None:
     """Run what `build` builds with TensorFlow there and, imported, here."""
     with tf1.Graph().as_default() as theirs:
         build()
@@ -314,7 +341,9 @@ def test_a_tf_function_that_calls_others_runs_here(tf1, tf: Any):  # noqa: F811
 
         @oracle.function
         def f(a):
-            return oracle.switch_case(oracle.cast(a, oracle.int32), [lambda: square(a), lambda: square(square(a)), lambda: a])
+            return oracle.switch_case(
+                oracle.cast(a, oracle.int32), [lambda: square(a), lambda: square(square(a)), lambda: a]
+            )
 
         tf1.identity(f(x), name="y")
 
@@ -340,12 +369,12 @@ def test_defuns_run_here_and_their_gradients_are_built_here(tf1):
     with tf1.Graph().as_default() as theirs:
         build()
         definition = theirs.as_graph_def()
-        expected, = tf1.gradients(theirs.get_tensor_by_name("y:0"), theirs.get_tensor_by_name("x:0"))
+        (expected,) = tf1.gradients(theirs.get_tensor_by_name("y:0"), theirs.get_tensor_by_name("x:0"))
         with tf1.Session() as session:
             expected = session.run(expected, {"x:0": at})
     with tf.Graph().as_default() as ours:
         tf.import_graph_def(definition, name="")
-        found, = tf.gradients(ours.get_tensor_by_name("y:0"), ours.get_tensor_by_name("x:0"))
+        (found,) = tf.gradients(ours.get_tensor_by_name("y:0"), ours.get_tensor_by_name("x:0"))
         with tf.Session() as session:
             np.testing.assert_allclose(session.run(found, {"x:0": at}), expected, rtol=2e-6)
 
@@ -364,7 +393,7 @@ def test_gradients_are_built_here_through_imported_conditionals(tf1, functional)
     definition = theirs.as_graph_def()
     with tf.Graph().as_default() as ours:
         tf.import_graph_def(definition, name="")
-        found, = tf.gradients(ours.get_tensor_by_name("y:0"), ours.get_tensor_by_name("x:0"), name="ours")
+        (found,) = tf.gradients(ours.get_tensor_by_name("y:0"), ours.get_tensor_by_name("x:0"), name="ours")
     with tf1.Session(graph=theirs) as a, tf.Session(graph=ours) as b:
         for chosen in (True, False):
             for at in ([0.5, 2.0], [-0.5, 1.0]):

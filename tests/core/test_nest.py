@@ -14,12 +14,36 @@ from graphrt import nest
 Pair = namedtuple("Pair", "a b")
 Other = namedtuple("Other", "a b")
 
-STRUCTURES: list[Any] = [1, "text", None, [], (), {}, [1, (2, 3)], {"b": [1, (2, 3)], "a": Pair(4, None)}, Pair([1], {"k": 2}),
-                         OrderedDict([("z", 1), ("a", 2)])]
+STRUCTURES: list[Any] = [
+    1,
+    "text",
+    None,
+    [],
+    (),
+    {},
+    [1, (2, 3)],
+    {"b": [1, (2, 3)], "a": Pair(4, None)},
+    Pair([1], {"k": 2}),
+    OrderedDict([("z", 1), ("a", 2)]),
+]
 
-UNLIKE: list[tuple[Any, Any]] = [([1, 2], [1]), ([1, 2], (1, 2)), ({"a": 1}, {"b": 1}), ({"a": 1, "b": 2}, {"a": 1}), ([1, [2]], [1, 2]),
-                                 (1, [1]), ([1], 1), (Pair(1, 2), Other(1, 2)), (Pair(1, 2), (1, 2)), ([1, [2, 3]], [1, [2]]),
-                                 ({"a": 1}, [1]), (None, [1]), (None, 1), ([1], [2]), ({"a": 1}, OrderedDict(a=2))]
+UNLIKE: list[tuple[Any, Any]] = [
+    ([1, 2], [1]),
+    ([1, 2], (1, 2)),
+    ({"a": 1}, {"b": 1}),
+    ({"a": 1, "b": 2}, {"a": 1}),
+    ([1, [2]], [1, 2]),
+    (1, [1]),
+    ([1], 1),
+    (Pair(1, 2), Other(1, 2)),
+    (Pair(1, 2), (1, 2)),
+    ([1, [2, 3]], [1, [2]]),
+    ({"a": 1}, [1]),
+    (None, [1]),
+    (None, 1),
+    ([1], [2]),
+    ({"a": 1}, OrderedDict(a=2)),
+]
 
 
 def _outcome(function: Any, *args: Any, **options: Any) -> Any:
@@ -48,7 +72,9 @@ def test_flattening_is_tensorflows(structure, tf):
 @pytest.mark.parametrize("pair", UNLIKE, ids=repr)
 def test_structures_differ_where_they_do_for_tensorflow(pair, tf):
     for options in ({}, {"check_types": False}):
-        assert _outcome(nest.assert_same_structure, *pair, **options) == _outcome(tf.nest.assert_same_structure, *pair, **options)
+        assert _outcome(nest.assert_same_structure, *pair, **options) == _outcome(
+            tf.nest.assert_same_structure, *pair, **options
+        )
 
 
 def test_what_packing_refuses(tf):
@@ -66,7 +92,14 @@ def test_composites_are_taken_apart_where_it_is_asked_for():
     structure = {"s": slices, "t": [sparse]}
     assert nest.flatten(structure) == [slices, sparse]
     parts = nest.flatten(structure, expand_composites=True)
-    assert parts == [slices.values, slices.indices, slices.dense_shape, sparse.indices, sparse.values, sparse.dense_shape]
+    assert parts == [
+        slices.values,
+        slices.indices,
+        slices.dense_shape,
+        sparse.indices,
+        sparse.values,
+        sparse.dense_shape,
+    ]
     back = nest.pack_sequence_as(structure, parts, expand_composites=True)
     assert back["s"].indices is slices.indices and back["t"][0].dense_shape is sparse.dense_shape
     with pytest.raises(ValueError, match="is a sequence, while substructure"):

@@ -27,7 +27,9 @@ def test_a_function_gets_arrays_and_returns_arrays():
 
 
 def test_several_results_come_as_a_list():
-    total, plus = tf.py_func(lambda a: (a.sum(dtype=np.int32), a + 1), [tf.constant([1, 2])], [tf.int32, tf.int32])
+    total, plus = tf.py_func(
+        lambda a: (a.sum(dtype=np.int32), a + 1), [tf.constant([1, 2])], [tf.int32, tf.int32]
+    )
     with tf.Session() as session:
         found = session.run([total, plus])
     assert found[0] == 3
@@ -35,8 +37,13 @@ def test_several_results_come_as_a_list():
 
 
 def test_python_values_are_taken_as_the_dtype_asked_for():
-    fetches = [tf.py_func(lambda: 3, [], tf.int64), tf.py_func(lambda: "é", [], tf.string), tf.py_func(lambda: [1, 2], [], tf.int32),
-               tf.py_func(lambda: True, [], tf.bool), tf.numpy_function(lambda: 0.5, [], tf.float64)]
+    fetches = [
+        tf.py_func(lambda: 3, [], tf.int64),
+        tf.py_func(lambda: "é", [], tf.string),
+        tf.py_func(lambda: [1, 2], [], tf.int32),
+        tf.py_func(lambda: True, [], tf.bool),
+        tf.numpy_function(lambda: 0.5, [], tf.float64),
+    ]
     with tf.Session() as session:
         whole, text, listed, flag, half = session.run(fetches)
     assert (whole, text, flag, half) == (3, "é".encode(), True, 0.5)
@@ -53,16 +60,23 @@ def test_no_result_is_an_operation():
     assert seen == [1, 1]
 
 
-@pytest.mark.parametrize(("function", "error", "text"), [
-    (lambda: 1, errors.InvalidArgumentError, "0-th value returned by pyfunc_.* is int64, but expects float32"),
-    (lambda: np.float64(1), errors.InvalidArgumentError, "is float64, but expects float32"),
-    (lambda: (1.0, 2.0), errors.InvalidArgumentError, "returns 2 values, but expects to see 1 values"),
-    (lambda: None, errors.InvalidArgumentError, "0-th value returned"),
-    (lambda: 1 / 0, errors.UnknownError, "ZeroDivisionError: division by zero"),
-    (lambda: int("x"), errors.InvalidArgumentError, "ValueError: invalid literal"),
-    (lambda: 1 + "", errors.InvalidArgumentError, "TypeError: unsupported operand"),
-    (lambda: next(iter([])), errors.OutOfRangeError, "StopIteration"),
-])
+@pytest.mark.parametrize(
+    ("function", "error", "text"),
+    [
+        (
+            lambda: 1,
+            errors.InvalidArgumentError,
+            "0-th value returned by pyfunc_.* is int64, but expects float32",
+        ),
+        (lambda: np.float64(1), errors.InvalidArgumentError, "is float64, but expects float32"),
+        (lambda: (1.0, 2.0), errors.InvalidArgumentError, "returns 2 values, but expects to see 1 values"),
+        (lambda: None, errors.InvalidArgumentError, "0-th value returned"),
+        (lambda: 1 / 0, errors.UnknownError, "ZeroDivisionError: division by zero"),
+        (lambda: int("x"), errors.InvalidArgumentError, "ValueError: invalid literal"),
+        (lambda: 1 + "", errors.InvalidArgumentError, "TypeError: unsupported operand"),
+        (lambda: next(iter([])), errors.OutOfRangeError, "StopIteration"),
+    ],
+)
 def test_what_goes_wrong_says_so(function, error, text):
     y = tf.py_func(function, [], tf.float32)
     with tf.Session() as session, pytest.raises(error, match=text):
@@ -96,7 +110,10 @@ def test_a_graph_keeps_its_functions():
 
 def test_a_token_of_another_process_is_named():
     y = tf.raw_ops.PyFunc(input=[], token="pyfunc_elsewhere", Tout=[tf.float32])[0]
-    with tf.Session() as session, pytest.raises(errors.InvalidArgumentError, match="registered as 'pyfunc_elsewhere' in this process"):
+    with (
+        tf.Session() as session,
+        pytest.raises(errors.InvalidArgumentError, match="registered as 'pyfunc_elsewhere' in this process"),
+    ):
         session.run(y)
 
 

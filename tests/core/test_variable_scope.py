@@ -349,6 +349,8 @@ def test_uninitialised_variables_are_reported_and_asserted(use_resource):
         assert list(s.run(report)) == [b"a", b"b"]
         s.run(a.initializer)
         assert list(s.run(report)) == [b"b"] and not s.run(asked)
+        with pytest.raises(graphrt.errors.FailedPreconditionError, match="uninitialized value b"):
+            s.run(check)
         s.run(graphrt.variables_initializer([b]))
         assert list(s.run(report)) == [] and s.run(asked)
         s.run(check)
@@ -466,8 +468,7 @@ def test_a_variable_that_exists_is_refused_with_the_line_that_made_it(use_resour
     text = str(error.value)
     assert (
         "Variable v already exists, disallowed. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in "
-        "VarScope?"
-        in text
+        "VarScope?" in text
     )
     assert "Originally defined at:" in text and __file__ in text
     assert 'graphrt.get_variable("v", [2], use_resource=use_resource)' in text
