@@ -2,16 +2,16 @@
 import *`.
 
 array_creation: constants, placeholders, identities. array_shape: shapes asked for and changed.
-array_selection:
-joined, cut and picked from. text_api: text, CSV and sparse tensors by their top-level names. printing:
-Print, print.
+array_selection: joined, cut and picked from. text_api: text, CSV and sparse tensors by their top-level names.
+sorting: sort, argsort. printing: Print, print.
 """
 
-from graphrt import array_creation, array_selection, array_shape, printing, text_api
+from graphrt import array_creation, array_selection, array_shape, printing, sorting, text_api
 from graphrt.array_creation import *  # noqa: F403
 from graphrt.array_selection import *  # noqa: F403
 from graphrt.array_shape import *  # noqa: F403
 from graphrt.printing import *  # noqa: F403
+from graphrt.sorting import *  # noqa: F403
 from graphrt.text_api import *  # noqa: F403
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     *array_selection.__all__,
     *array_shape.__all__,
     *printing.__all__,
+    *sorting.__all__,
     *text_api.__all__,
 ]

@@ -13,7 +13,7 @@ from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import as_dtype, int32
 from graphrt.core.graph import name_scope
-from graphrt.core.shapes import broadcast_static_shape
+from graphrt.core.shapes import Dimension, TensorShape, broadcast_static_shape
 from graphrt.core.tensor import SparseTensor, Tensor
 from graphrt.math_reduce import renamed
 from graphrt.ops.array_indexing import boolean_mask
@@ -22,10 +22,11 @@ from graphrt.ops.broadcasting import cast_to
 
 __all__ = [
     "batch_to_space", "batch_to_space_nd", "broadcast_dynamic_shape", "broadcast_static_shape",
-    "broadcast_to", "depth_to_space", "expand_dims", "extract_image_patches", "invert_permutation",
-    "matrix_transpose", "meshgrid", "pad", "rank", "repeat", "required_space_to_batch_paddings", "reshape",
-    "reverse", "reverse_sequence", "reverse_v2", "roll", "shape", "shape_n", "size", "space_to_batch",
-    "space_to_batch_nd", "space_to_depth", "squeeze", "tile", "transpose",
+    "broadcast_to", "depth_to_space", "dimension_at_index", "dimension_value", "expand_dims",
+    "extract_image_patches", "invert_permutation", "matrix_transpose", "meshgrid", "pad", "rank", "repeat",
+    "required_space_to_batch_paddings", "reshape", "reverse", "reverse_sequence", "reverse_v2", "roll",
+    "shape", "shape_n", "size", "space_to_batch", "space_to_batch_nd", "space_to_depth", "squeeze", "tile",
+    "transpose",
 ]
 
 
@@ -403,3 +404,13 @@ def extract_image_patches(
     return raw.ExtractImagePatches(
         images, ksizes=list(ksizes), strides=list(strides), rates=list(rates), padding=padding, name=name
     )
+
+
+def dimension_value(dimension: Any) -> Any:
+    """The int (or None) of a Dimension; another value as it is."""
+    return dimension.value if isinstance(dimension, Dimension) else dimension
+
+
+def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
+    """The Dimension of a shape at an index; an unknown one where the rank is unknown."""
+    return Dimension(None) if shape.rank is None else Dimension(shape.sizes[index])

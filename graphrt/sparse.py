@@ -1,8 +1,7 @@
 """tf.sparse: sparse tensors added, joined, sliced, reduced and multiplied. They build nodes.
 
 Each function takes SparseTensors (or SparseTensorValues, which become constants) with entries in row-major
-order,
-unless it says otherwise; `reorder` puts them in order.
+order, unless it says otherwise; `reorder` puts them in order.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from graphrt.array_creation import zeros
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value, constant_value_as_shape
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.dtypes import as_dtype, float32, int32, int64
+from graphrt.core.dtypes import as_dtype, float32, int32, int64, string
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 from graphrt.math_elementwise import cast
-from graphrt.math_reduce import renamed
+from graphrt.math_reduce import renamed, sparse_segment_mean, sparse_segment_sqrt_n, sparse_segment_sum
 from graphrt.ops.array_nodes import int_constant, ones_of, shape_of
 from graphrt.ops.broadcasting import cast_to
 
 __all__ = [
     "SparseTensor", "add", "concat", "expand_dims", "eye", "fill_empty_rows", "from_dense", "mask", "matmul",
     "maximum", "merge", "minimum", "placeholder", "reduce_max", "reduce_max_sparse", "reduce_sum",
-    "reduce_sum_sparse", "reorder", "reset_shape", "reshape", "retain", "slice", "softmax",
-    "sparse_dense_matmul", "split", "to_dense", "to_indicator", "transpose",
+    "reduce_sum_sparse", "reorder", "reset_shape", "reshape", "retain", "slice", "softmax", "segment_mean",
+    "segment_sqrt_n", "segment_sum", "sparse_dense_matmul", "split", "to_dense", "to_indicator", "transpose",
 ]
 
 
@@ -148,8 +147,7 @@ def concat(
 
     Args:
       expand_nonconcat_dim: let the other dimensions differ: the largest counts. `expand_nonconcat_dims` is
-        its
-        newer name, `concat_dim` an older one of `axis`.
+        its newer name, `concat_dim` an older one of `axis`.
     """
     axis = renamed("concat_dim", concat_dim, "axis", axis)
     expands = expand_nonconcat_dim if expand_nonconcat_dims is None else expand_nonconcat_dims
@@ -367,9 +365,8 @@ def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 def fill_empty_rows(
     sp_input: Any, default_value: Any, name: str | None = None
 ) -> tuple[SparseTensor, Tensor]:
-    """The sparse matrix with `default_value` in the first column of rows without entries, and a bool for
-    each row
-    that says whether it had none."""
+    """The sparse matrix with `default_value` in the first column of rows without entries, and a bool for each
+    row that says whether it had none."""
     sp = _sparse(sp_input)
     with name_scope(name, "SparseFillEmptyRows", [sp.values]):
         default_value = convert_to_tensor(default_value, dtype=sp.dtype.base_dtype)
@@ -397,6 +394,7 @@ def sparse_dense_matmul(
 
 
 matmul = sparse_dense_matmul
+segment_mean, segment_sqrt_n, segment_sum = sparse_segment_mean, sparse_segment_sqrt_n, sparse_segment_sum
 
 
 def softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
@@ -488,3 +486,25 @@ def mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> Indexe
     with name_scope(name, "sparse_mask", [a.values, mask_indices]) as name:
         indices, places = raw.ListDiff(a.indices, mask_indices, out_idx=int32)
         return IndexedSlices(raw.GatherV2(a.values, places, 0, name=name), indices, a.dense_shape)
+
+
+def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = string) -> Tensor:
+    """The sparse tensor as three strings."""
+    sp = _sparse(sp_input)
+    return raw.SerializeSparse(sp.indices, sp.values, sp.dense_shape, out_type=out_type, name=name)
+
+
+def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any = string) -> Tensor:
+    """Each row of the sparse tensor, along its first dimension, as three strings: [n, 3]."""
+    sp = _sparse(sp_input)
+    return raw.SerializeManySparse(sp.indices, sp.values, sp.dense_shape, out_type=out_type, name=name)
+
+
+def deserialize_many_sparse(
+    serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
+) -> SparseTensor:
+    """One sparse tensor of the rows that serialize_many_sparse makes, of `rank`; the largest sizes count."""
+    indices, values, shape = raw.DeserializeManySparse(serialized_sparse, dtype=dtype, name=name)
+    indices.set_shape([None, rank])
+    shape.set_shape([rank])
+    return SparseTensor(indices, values, shape)

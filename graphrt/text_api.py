@@ -10,18 +10,19 @@ from graphrt.core import raw
 from graphrt.core.dtypes import as_dtype
 from graphrt.core.tensor import Tensor
 from graphrt.math_reduce import renamed
-from graphrt.sparse import sparse_to_dense
+from graphrt.sparse import deserialize_many_sparse, serialize_many_sparse, serialize_sparse, sparse_to_dense
 from graphrt.strings import as_string, reduce_join, regex_replace, string_split, substr
 
 __all__ = [
-    "as_string", "decode_base64", "decode_csv", "decode_raw", "encode_base64", "parse_tensor", "reduce_join",
-    "regex_replace", "serialize_tensor", "sparse_add", "sparse_concat", "sparse_fill_empty_rows",
-    "sparse_mask", "sparse_maximum", "sparse_merge", "sparse_minimum", "sparse_reduce_max",
-    "sparse_reduce_max_sparse", "sparse_reduce_sum", "sparse_reduce_sum_sparse", "sparse_reorder",
-    "sparse_reset_shape", "sparse_reshape", "sparse_retain", "sparse_slice", "sparse_softmax", "sparse_split",
-    "sparse_tensor_dense_matmul", "sparse_tensor_to_dense", "sparse_to_dense", "sparse_to_indicator",
-    "sparse_transpose", "string_join", "string_split", "string_strip", "string_to_hash_bucket",
-    "string_to_hash_bucket_fast", "string_to_hash_bucket_strong", "string_to_number", "substr",
+    "as_string", "decode_base64", "decode_csv", "decode_raw", "deserialize_many_sparse", "encode_base64",
+    "parse_tensor", "reduce_join", "regex_replace", "serialize_many_sparse", "serialize_sparse",
+    "serialize_tensor", "sparse_add", "sparse_concat", "sparse_fill_empty_rows", "sparse_mask",
+    "sparse_maximum", "sparse_merge", "sparse_minimum", "sparse_reduce_max", "sparse_reduce_max_sparse",
+    "sparse_reduce_sum", "sparse_reduce_sum_sparse", "sparse_reorder", "sparse_reset_shape", "sparse_reshape",
+    "sparse_retain", "sparse_slice", "sparse_softmax", "sparse_split", "sparse_tensor_dense_matmul",
+    "sparse_tensor_to_dense", "sparse_to_dense", "sparse_to_indicator", "sparse_transpose", "string_join",
+    "string_split", "string_strip", "string_to_hash_bucket", "string_to_hash_bucket_fast",
+    "string_to_hash_bucket_strong", "string_to_number", "substr",
 ]
 
 string_join, string_strip, string_to_number = strings.join, strings.strip, strings.to_number
@@ -89,8 +90,7 @@ def decode_csv(
     Args:
       records: string tensor, a record in each element.
       record_defaults: for each column a vector of one element, its default, or of none: the column is
-        required. It
-        gives the dtype: float32, float64, int32, int64 or string.
+        required. It gives the dtype: float32, float64, int32, int64 or string.
       use_quote_delim: '"' quotes fields.
       na_value: another text for a missing field.
       select_cols: the numbers of the columns that are wanted, in order; all where None.

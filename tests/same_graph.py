@@ -1,4 +1,4 @@
-"""The same program built by graphrt and by TensorFlow: do the graphs have the same nodes, and the same values?
+"""The same program built by graphrt and by TensorFlow: are the nodes the same, and the values?
 
 `build(tf)` is given either module and returns a tensor or a nest of them.
 """
@@ -54,8 +54,15 @@ def assert_same_nodes(tf: Any, build: Build) -> None:
 
 def _nodes(tf: Any, graph: Any) -> dict[str, Any]:
     message = tf.compat.v1.GraphDef.FromString(graph.as_graph_def().SerializeToString())
-    return {n.name: {"op": n.op, "inputs": [i for i in n.input if i[0] != "^"], "waits for": sorted(i for i in n.input if i[0] == "^"),
-                     **{k: _attr(tf, v) for k, v in n.attr.items() if k not in _IGNORED}} for n in message.node}
+    return {
+        n.name: {
+            "op": n.op,
+            "inputs": [i for i in n.input if i[0] != "^"],
+            "waits for": sorted(i for i in n.input if i[0] == "^"),
+            **{k: _attr(tf, v) for k, v in n.attr.items() if k not in _IGNORED},
+        }
+        for n in message.node
+    }
 
 
 def _attr(tf: Any, attr: Any) -> Any:
@@ -65,8 +72,15 @@ def _attr(tf: Any, attr: Any) -> Any:
     return str(attr)
 
 
-def assert_same_values(tf: Any, build: Build, feeds: dict[str, Any] | None = None, steps: int = 1, rtol: float = 1e-5, atol: float = 1e-6,
-                       initialize: bool = False) -> list[Any]:
+def assert_same_values(
+    tf: Any,
+    build: Build,
+    feeds: dict[str, Any] | None = None,
+    steps: int = 1,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    initialize: bool = False,
+) -> list[Any]:
     """Steps of both give the same values. Returns ours, of the last step, flat.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphrt.cluster.step_stats import fill_step_stats
 from graphrt.compiler.graph_def import to_graph_def
 
 
@@ -15,6 +16,8 @@ def fill_metadata(metadata: Any, collected: Any, with_stats: bool, with_partitio
       collected: the step's Collected.
     """
     metadata.Clear()
+    if collected.metadata is not None:  # a server's, or of other tasks
+        metadata.MergeFromString(collected.metadata)
     if with_stats:
         fill_step_stats(metadata.step_stats, collected.records)
     if with_partitions and collected.compiled is not None:

@@ -100,7 +100,7 @@ class BaseSession:
         if prepared is None or prepared.edits != self._graph._edits or self._closed:
             prepared = self._prepare(fetches, feed_dict, key)
         if feed_dict:
-            values = [f(v) for f, v in zip(prepared.feeders, _flat_values(feed_dict))]
+            values = [f(v) for f, v in zip(prepared.feeders, _flat_values(self._graph, feed_dict))]
         else:
             values = []
         if options is not None or run_metadata is not None:
@@ -139,6 +139,7 @@ class BaseSession:
         collected = Collected() if run_metadata is not None else None
         if collected is None or not (wants_trace(options) or getattr(options, "output_partition_graphs", False)):
             return prepared.executable.run(values, timeout)
+        collected.wants_partitions = bool(options.output_partition_graphs)
         made = prepared.executable.run(values, timeout, collected)
         from graphrt.client.metadata import fill_metadata
         fill_metadata(run_metadata, collected, wants_trace(options), bool(options.output_partition_graphs))
@@ -402,10 +403,10 @@ def _fetch_key(fetches: Any) -> Any:
 _NESTED = frozenset((list, tuple, dict))
 
 
-def _flat_values(feed_dict: dict[Any, Any]) -> Any:
+def _flat_values(graph: Graph, feed_dict: dict[Any, Any]) -> Any:
     for key in feed_dict:
         if key.__class__ is not Tensor and not isinstance(key, (str, Tensor)) and _is_composite(key):
-            return [p for k, v in feed_dict.items() for p in (v if _is_composite(k) else (v,))]
+            return flatten_feeds(graph, feed_dict)[1]
     return feed_dict.values()
 
 

@@ -34,10 +34,17 @@ def new_step_id() -> int:
 
 @dataclass
 class Collected:
-    """What a traced step leaves: (node, start ns, end ns, outputs) for each kernel, and the partitions that ran."""
+    """What a traced step leaves: (device, node, start ns, end ns, outputs) for each kernel, and the partitions that ran.
+
+    Attributes:
+      metadata: bytes of a RunMetadata that others filled in; None where all ran here.
+      wants_partitions: the partitions are asked for too.
+    """
 
     records: list[tuple[str, Any, int, int, Any]] = field(default_factory=list)
     compiled: CompiledStep | None = None
+    metadata: bytes | None = None
+    wants_partitions: bool = False
 
 
 class LocalMaster:
@@ -120,23 +127,31 @@ class Executable:
         step: Any
         if plan is not None:
             step = StepContext(0, None, collected is not None)
-            running.add(step)
+            self._begin(step)
             try:
                 made = plan.run_immediate(step, feeds) if timeout is None else _timed(plan, step, feeds, timeout)
             finally:
                 running.discard(step)
         else:
             step = CallerStep(self.plans, feeds, new_step_id(), None, collected is not None)
-            running.add(step)
+            self._begin(step)
             try:
                 step.run(None if timeout is None else time.monotonic() + timeout)
             finally:
                 running.discard(step)
             made = step.runs[self.plans.index(self.fetch_plan)].fetches if self.fetch_plan else ()
+            step.release()
         if collected is not None:
             collected.compiled = self.compiled
             collected.records = [(n.device, n, start, end, out) for n, start, end, out in step.records]
         return made
+
+    def _begin(self, step: Any) -> None:
+        """Let `close` find the step. Raises CancelledError where it has come by already."""
+        self.master.running.add(step)
+        if self.master.is_closed:
+            self.master.running.discard(step)
+            raise CancelledError(None, None, "Session has been closed.")
 
     def begin_partial(self, timeout: float | None) -> PartialStep:
         """Start a step whose feeds come later (`Session.partial_run`)."""

@@ -25,10 +25,14 @@ class RegisteredGraph:
       plans: a Plan a device of the task.
       session: the worker's session that it belongs to.
       is_pushed: every task of the step is graphrt's: tensors are pushed.
+
+    Attributes:
+      compiled: what the compiler made of it.
     """
 
     def __init__(self, handle: str, plans: list[Plan], session: Any, is_pushed: bool) -> None:
         self.handle, self.plans, self.session, self.is_pushed = handle, plans, session, is_pushed
+        self.compiled: Any = None
         self._peers: dict[tuple[str, bool], Any] = {}
         self.other_tasks = self._others()
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from graphrt.compiler.options import CompileOptions
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph, sweep
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph, sweep
 
 # A larger constant is sent where it is needed: copies would stay on every device.
 _MOST_BYTES = 1 << 20
 
 
-def copy_constants(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
+def copy_constants(step: StepGraph, devices: Any, options: CompileOptions) -> Passed:
     """The step with a copy of each small constant on every device that takes it."""
     before = len(step)
     if len({n.device for n in step.nodes}) < 2:
@@ -30,10 +30,10 @@ def copy_constants(step: StepGraph, devices: Any, options: CompileOptions) -> tu
                 continue
             copy = copies.get((source, node.device))
             if copy is None:
-                copy = copies[source, node.device] = Node(f"{source.name}{options.name_suffix}{next(options.names)}",
-                                                          source.op_def, source.attrs, [], [], source.dtypes,
-                                                          source.shapes, node.device, source.origin,
-                                                          source.location)
+                name = f"{source.name}{options.name_suffix}{next(options.names)}"
+                copy = Node(name, source.op_def, source.attrs, [], [], source.dtypes, source.shapes,
+                            node.device, source.origin, source.location)
+                copies[source, node.device] = copy
                 made_for.setdefault(source, []).append(copy)
                 details.append((source.name, f"copied to {node.device}"))
             node.inputs[i] = (copy, index)

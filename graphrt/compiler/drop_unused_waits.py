@@ -12,7 +12,7 @@ from __future__ import annotations
 from graphrt.compiler.deadness import SWITCHES
 from graphrt.compiler.devices import DeviceSet
 from graphrt.compiler.options import CompileOptions
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph
 
 # Beside elementwise ops: no effect, and no error that a program would wait for.
 _HARMLESS = frozenset(("LogSoftmax", "Softmax", "Reshape", "ExpandDims", "Squeeze", "Identity", "Transpose",
@@ -22,8 +22,7 @@ _HARMLESS = frozenset(("LogSoftmax", "Softmax", "Reshape", "ExpandDims", "Squeez
                        "MaxPoolGrad", "AvgPoolGrad"))
 
 
-def drop_unused_waits(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[StepGraph,
-                                                                                             PassRecord]:
+def drop_unused_waits(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> Passed:
     """Remove nodes without effect that are only waited for."""
     before = len(step.nodes)
     keep = {*step.targets, *step.retvals, *step.args}

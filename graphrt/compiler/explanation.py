@@ -84,8 +84,8 @@ class Explanation:
     @property
     def title(self) -> str:
         signature = self.compiled.signature
-        parts = [_named("fetch", signature.fetches), _named("run", signature.targets), _named("feed",
-                                                                                              signature.feeds)]
+        parts = [_named("fetch", signature.fetches), _named("run", signature.targets),
+                 _named("feed", signature.feeds)]
         return "; ".join(p for p in parts if p) or "an empty step"
 
     def summary(self) -> str:
@@ -113,7 +113,9 @@ class Explanation:
     def _passes(self, full: bool) -> list[str]:
         lines = ["Passes"]
         for record in self.records:
-            change = f"{record.nodes_before:,} -> {record.nodes_after:,}" if record.nodes_before != record.nodes_after else (f"{record.nodes_after:,}")
+            change = f"{record.nodes_after:,}"
+            if record.nodes_before != record.nodes_after:
+                change = f"{record.nodes_before:,} -> {change}"
             lines.append(f"  {record.name:<22}{change:>18}  {record.seconds * 1e3:>8.2f} ms  "
                          f"{record.summary}")
             if record.name != "place" and record.name != "partition":
@@ -136,8 +138,8 @@ class Explanation:
                 for name, text in record.details:
                     device, _, rule = text.partition(": ")
                     made.setdefault(device, {}).setdefault(rule, []).append(name)
-        return {d: dict(sorted(made[d].items(), key=lambda item: (-len(item[1]), item[0]))) for d
-                in sorted(made)}
+        return {d: dict(sorted(made[d].items(), key=lambda item: (-len(item[1]), item[0])))
+                for d in sorted(made)}
 
     def _partitions(self) -> list[str]:
         lines = ["Partitions"]
@@ -173,14 +175,14 @@ def _cut_edges(compiled: CompiledStep) -> Iterator[CutEdge]:
         consumers: dict[Node, list[str]] = {}
         for node in part.graph.nodes:
             for source in [*(s for s, _ in node.inputs), *node.controls]:
-                if source.attrs.get("tensor_name") is not None or source.type == "Identity" and _passes_signal(source):
+                if "tensor_name" in source.attrs or source.type == "Identity" and _passes_signal(source):
                     consumers.setdefault(source, []).append(node.name)
         for node, names in consumers.items():
             root = node.inputs[0][0] if node.type == "Identity" else node
             own = takers.get(root.attrs["tensor_name"], ())
             signals = {n.name for n in consumers if n.type == "Identity"}
-            takers[root.attrs["tensor_name"]] = tuple(dict.fromkeys([*own, *(n for n in names if n
-                                                                             not in signals)]))
+            others = [n for n in names if n not in signals]
+            takers[root.attrs["tensor_name"]] = tuple(dict.fromkeys([*own, *others]))
     step_names = {n.name for n in compiled.step.nodes}
     for part in compiled.partitions:
         for node in part.graph.nodes:

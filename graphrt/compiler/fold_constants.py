@@ -17,7 +17,7 @@ import numpy as np
 from graphrt.compiler.deadness import CONTROL_FLOW, SWITCHES, guarded
 from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.shapes import Handles, infer_node
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph, sweep
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph, sweep
 from graphrt.core.constant_value import run_kernel
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.registry import OPS, KernelContext
@@ -28,7 +28,7 @@ _GROWTH = 256 << 10
 _OF_SHAPE = frozenset(("Shape", "ShapeN", "Size", "Rank"))
 
 
-def fold_constants(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
+def fold_constants(step: StepGraph, devices: Any, options: CompileOptions) -> Passed:
     """The step with constant expressions replaced by their values."""
     before = len(step)
     if not options.fold:
@@ -68,9 +68,9 @@ class _Folding:
                     self._fold(node, ready)
                 elif node.type in _OF_SHAPE:
                     self._fold_shape(node, ready)
-                elif folded and not all(s.is_fully_defined() for s in node.shapes) and any(s in folded for s,
-                                                                                           _ in inputs):
-                    self._refine(node)
+                elif folded and any(s in folded for s, _ in inputs):
+                    if not all(s.is_fully_defined() for s in node.shapes):
+                        self._refine(node)
             ready.append(node)
         return self.step.replace(ready)
 
@@ -102,7 +102,9 @@ class _Folding:
     @staticmethod
     def _is_foldable(node: Node) -> bool:
         op_def = node.op_def
-        if op_def.stateful or op_def.asynchronous or op_def.blocking or op_def.unfoldable or op_def.has_ref_input:
+        if op_def.stateful or op_def.asynchronous or op_def.blocking:
+            return False
+        if op_def.unfoldable or op_def.has_ref_input:
             return False
         if node.type in CONTROL_FLOW or not node.dtypes:
             return False
@@ -176,10 +178,8 @@ def _behind_effects(nodes: list[Node]) -> dict[Node, bool]:
     """Nodes that a stateful node runs for; feeds and handles aside."""
     found: dict[Node, bool] = {}
     for node in nodes:
-        found[node] = (node.op_def.stateful and node.type not in ("_Arg", "VarHandleOp") or any(found.get(s,
-                                                                                                          False)
-                                                                                                for s, _
-                                                                                                in node.inputs)
+        found[node] = (node.op_def.stateful and node.type not in ("_Arg", "VarHandleOp")
+                       or any(found.get(s, False) for s, _ in node.inputs)
                        or any(found.get(c, False) for c in node.controls))
     return found
 
@@ -195,7 +195,8 @@ def _set_const(node: Node, value: np.ndarray, controls: list[Node]) -> None:
 
 def _owned(array: np.ndarray) -> np.ndarray:
     """The array without a larger one behind it."""
-    return array.copy() if array.base is not None and getattr(array.base, "nbytes", 0) > array.nbytes else array
+    behind = getattr(array.base, "nbytes", 0)
+    return array.copy() if behind > array.nbytes else array
 
 
 def _size(array: np.ndarray) -> int:

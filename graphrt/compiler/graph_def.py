@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from graphrt.compiler.shapes import infer_shapes
-from graphrt.compiler.step_graph import Node, PassRecord, Partition, StepGraph, topological
+from graphrt.compiler.step_graph import Node, Partition, Passed, PassRecord, StepGraph, topological
 from graphrt.core import registry
 from graphrt.core.attr_values import FunctionRef
 from graphrt.core.device_names import canonical_name
@@ -24,7 +24,7 @@ _NOT_SENT = frozenset(("_class", "_shape"))
 _WITHOUT_RULE = frozenset(("_Arg", "_Recv", "_HostRecv"))
 
 
-def from_graph_def(graph_def: Any, library: dict[str, Any] | None = None) -> tuple[StepGraph, PassRecord]:
+def from_graph_def(graph_def: Any, library: dict[str, Any] | None = None) -> Passed:
     """The step of a GraphDef whose nodes are placed, as a master registers it.
 
     Args:

@@ -63,8 +63,8 @@ def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tup
     # What waits for an argument waits for the call's gate: the node behind the argument may be alive where
     # the argument is dead.
     waits_for_argument = any(c in argument_ops for op in graph.get_operations() for c in op.control_inputs)
-    stand_ins = {t.op: gate() if gate and waits_for_argument else edge[0] for t, edge in zip(inputs,
-                                                                                             arguments)}
+    stand_ins = {t.op: gate() if gate and waits_for_argument else edge[0]
+                 for t, edge in zip(inputs, arguments)}
     results = definition.outputs
     effects = [op for op in graph.get_operations() if op.op_def.stateful and op.type not in _READS]
     roots: list[Operation] = [*(t.op for t in results if id(t) not in fed), *definition.control_outputs,

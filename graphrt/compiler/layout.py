@@ -108,7 +108,8 @@ def _columns(model: Model) -> list[int]:
     return columns
 
 
-def _add_points(model: Model, columns: list[int], items: list[_Item], lane_of: dict[str, int]) -> list[list[_Item]]:
+def _add_points(model: Model, columns: list[int], items: list[_Item],
+                lane_of: dict[str, int]) -> list[list[_Item]]:
     """The points of each link; neighbours are linked up."""
     total = sum(max(0, columns[k.target] - columns[k.source] - 1) for k in model.links)
     points: dict[tuple[int, int, int], _Item] = {}
@@ -189,7 +190,8 @@ def _settle(grid: dict[tuple[int, int], list[_Item]], lanes: int) -> list[float]
         for item in here:
             item.y -= high
         tops.append(top + LANE_HEAD)
-        top += LANE_HEAD + max((item.y + item.height / 2 for item in here), default=0.0) + LANE_PADDING + LANE_GAP
+        low = max((item.y + item.height / 2 for item in here), default=0.0)
+        top += LANE_HEAD + low + LANE_PADDING + LANE_GAP
     return tops
 
 
@@ -212,8 +214,9 @@ def _nearest_in_order(column: list[_Item], wanted: list[float]) -> list[float]:
     return made
 
 
-def _column_places(model: Model, columns: list[int], widths: list[float]) -> tuple[list[tuple[float, float]],
-                                                                                   float]:
+def _column_places(model: Model, columns: list[int],
+                   widths: list[float]) -> tuple[list[tuple[float, float]], float]:
+    """(left, width) of each column, and the width of all."""
     count = max(columns, default=0) + 1
     broadest = [40.0] * count
     for i, column in enumerate(columns):

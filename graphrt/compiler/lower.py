@@ -17,7 +17,7 @@ import numpy as np
 
 from graphrt.compiler.inline import Body, inline_body, is_free
 from graphrt.compiler.options import CompileOptions
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph, sweep
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph, sweep
 from graphrt.core.dtypes import bool_, int32
 from graphrt.core.errors import InvalidArgumentError, NotFoundError, UnimplementedError, source_line
 from graphrt.core.function_def import FunctionDefinition
@@ -34,8 +34,7 @@ FUNCTIONAL = _IF | _CASE | _CALL | _LOOP
 Edge = tuple[Node, int]
 
 
-def lower_control_flow(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph,
-                                                                                        PassRecord]:
+def lower_control_flow(step: StepGraph, devices: Any, options: CompileOptions) -> Passed:
     """The step without functional control flow.
 
     Raises:
@@ -101,9 +100,9 @@ class _Lowering:
 
     def _expand(self, node: Node) -> list[Node]:
         if node.type in _LOOP:
-            raise UnimplementedError(node, node.origin, f"{node.type} '{node.name}' is a functional loop, "
-                                                        "which graphrt does not run yet.\n  built at "
-                                                        f"{source_line(node.location)}")
+            raise UnimplementedError(node, node.origin,
+                                     f"{node.type} '{node.name}' is a functional loop, which graphrt does "
+                                     f"not run yet.\n  built at {source_line(node.location)}")
         if node.type in _IF:
             return self._expand_if(node)
         if node.type in _CASE:
@@ -119,8 +118,8 @@ class _Lowering:
         arguments = list(node.inputs)
         if gate is not None and node.controls:
             # Nothing of the body may run before what the call waits for, so its arguments wait too.
-            arguments = [self._gated(made, node, edge, gate(), f"arg_{i}") for i, edge
-                         in enumerate(arguments)]
+            arguments = [self._gated(made, node, edge, gate(), f"arg_{i}")
+                         for i, edge in enumerate(arguments)]
         body = self._inline(node, name, node.name, arguments, gate, made)
         for i, edge in enumerate(body.outputs):
             self.moved[node, i] = edge
@@ -154,15 +153,15 @@ class _Lowering:
         """What to wait for so that the results are there."""
         return [source if source in body.made or gate is None else gate() for source, _ in body.outputs]
 
-    def _inline(self, node: Node, function: str, prefix: str, arguments: list[Edge], gate: Callable[[], Node]
-                | None, made: list[Node]) -> Body:
+    def _inline(self, node: Node, function: str, prefix: str, arguments: list[Edge],
+                gate: Callable[[], Node] | None, made: list[Node]) -> Body:
         definition = self._function(node, function)
         trail = self.inside.get(node, ())
         if function in trail:
-            raise UnimplementedError(node, node.origin, f"function '{function}' calls itself, through "
-                                                        f"{' -> '.join(trail)}: a body that has no end "
-                                                        "cannot be put in place of a call.\n  called at "
-                                                        f"{source_line(node.location)}")
+            raise UnimplementedError(node, node.origin,
+                                     f"function '{function}' calls itself, through {' -> '.join(trail)}: a "
+                                     "body that has no end cannot be put in place of a call.\n  called at "
+                                     f"{source_line(node.location)}")
         self._check_arguments(node, definition, arguments)
         body = inline_body(definition, prefix, arguments, gate, node, self._unique,
                            lambda inner: is_functional(inner, self.library))
@@ -180,9 +179,9 @@ class _Lowering:
     def _function(self, node: Node, name: str) -> FunctionDefinition:
         found = self.library.get(name)
         if found is None:
-            raise NotFoundError(node, node.origin, f"{node.type} '{node.name}' calls the function '{name}', "
-                                                   "which is not in the library.\n  built at "
-                                                   f"{source_line(node.location)}")
+            raise NotFoundError(node, node.origin,
+                                f"{node.type} '{node.name}' calls the function '{name}', which is not in the "
+                                f"library.\n  built at {source_line(node.location)}")
         for inner, definition in found.graph.functions.items():
             self.library.setdefault(inner, definition)
         return found
@@ -191,14 +190,15 @@ class _Lowering:
     def _check_arguments(node: Node, definition: FunctionDefinition, arguments: list[Edge]) -> None:
         given = [s.dtypes[i].base_dtype for s, i in arguments]
         if given != definition.argument_types:
-            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' passes "
-                                                          f"({', '.join(d.name for d in given)}) to "
-                                                          f"{definition!r}.\n  built at "
-                                                          f"{source_line(node.location)}")
+            raise InvalidArgumentError(node, node.origin,
+                                       f"{node.type} '{node.name}' passes "
+                                       f"({', '.join(d.name for d in given)}) to {definition!r}.\n  built at "
+                                       f"{source_line(node.location)}")
         if len(definition.result_types) != len(node.dtypes):
-            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' has {len(node.dtypes)} "
-                                                          f"outputs, and {definition!r} another number.\n  "
-                                                          f"built at {source_line(node.location)}")
+            raise InvalidArgumentError(node, node.origin,
+                                       f"{node.type} '{node.name}' has {len(node.dtypes)} outputs, and "
+                                       f"{definition!r} another number.\n  built at "
+                                       f"{source_line(node.location)}")
 
     # -- branches ------------------------------------------------------------------------------------------
 
@@ -219,8 +219,8 @@ class _Lowering:
             bodies.append(self._inline(node, function, f"{node.name}/{branch}", inner, partial(_same, pivot),
                                        made))
             pivots.append(pivot)
-            self.details.append((node.name, f"branch inlined: {branch} is {function}, "
-                                            f"{len(bodies[-1].nodes)} nodes"))
+            self.details.append((node.name,
+                                 f"branch inlined: {branch} is {function}, {len(bodies[-1].nodes)} nodes"))
         self._merge(node, bodies, pivots, made)
         return made
 
@@ -234,12 +234,12 @@ class _Lowering:
         for i, function in enumerate(branches):
             # The last branch takes every index that is not another's.
             if i < len(branches) - 1:
-                number = self._node(made, f"{node.name}/index_{i}", "Const", {"value": np.array(i, np.int32),
-                                                                              "dtype": int32}, [], [int32],
-                                    [SCALAR], node)
-                mine: Edge = (self._node(made, f"{node.name}/is_{i}", "Equal", {"T": int32,
-                                                                                "incompatible_shape_error": True},
-                                         [index, (number, 0)], [bool_], [SCALAR], node), 0)
+                number = self._node(made, f"{node.name}/index_{i}", "Const",
+                                    {"value": np.array(i, np.int32), "dtype": int32}, [], [int32], [SCALAR],
+                                    node)
+                mine: Edge = (self._node(made, f"{node.name}/is_{i}", "Equal",
+                                         {"T": int32, "incompatible_shape_error": True}, [index, (number, 0)],
+                                         [bool_], [SCALAR], node), 0)
                 either = mine if earlier is None else (self._node(made, f"{node.name}/up_to_{i}", "LogicalOr",
                                                                   {}, [earlier, mine], [bool_], [SCALAR],
                                                                   node), 0)
@@ -251,11 +251,11 @@ class _Lowering:
             switch = self._switch(made, node, f"switch_{i}", mine, mine)
             pivot = self._node(made, f"{node.name}/branch_{i}", "Identity", {"T": bool_}, [(switch, 1)],
                                [bool_], [SCALAR], node)
-            inner = [edge if is_free(edge[0]) else (self._switch(made, node, f"switch_{i}_{j}", edge, mine),
-                                                    1) for j, edge in enumerate(arguments)]
-            bodies.append(self._inline(node, function, f"{node.name}/branch_{i}", inner, partial(_same,
-                                                                                                 pivot),
-                                       made))
+            inner = [edge if is_free(edge[0])
+                     else (self._switch(made, node, f"switch_{i}_{j}", edge, mine), 1)
+                     for j, edge in enumerate(arguments)]
+            bodies.append(self._inline(node, function, f"{node.name}/branch_{i}", inner,
+                                       partial(_same, pivot), made))
             pivots.append(pivot)
             earlier = either
             self.details.append((node.name,
@@ -265,10 +265,9 @@ class _Lowering:
 
     def _always(self, node: Node, index: Edge, made: list[Node]) -> Edge:
         """True, once the branch index of a Case with one branch is there."""
-        return (self._node(made, f"{node.name}/always", "Equal", {"T": int32,
-                                                                  "incompatible_shape_error": True}, [index,
-                                                                                                      index],
-                           [bool_], [SCALAR], node), 0)
+        return (self._node(made, f"{node.name}/always", "Equal",
+                           {"T": int32, "incompatible_shape_error": True}, [index, index], [bool_], [SCALAR],
+                           node), 0)
 
     def _merge(self, node: Node, bodies: list[Body], pivots: list[Node], made: list[Node]) -> None:
         count = len(bodies)
@@ -281,13 +280,11 @@ class _Lowering:
             waited.append(merge)
         # A branch is done when its effects are: alive on the one that was taken.
         ends = [self._node(made, f"{node.name}/done_{i}", "Identity", {"T": bool_}, [(pivot, 0)], [bool_],
-                           [SCALAR], node, list(dict.fromkeys([*body.done, *self._ends(body, partial(_same,
-                                                                                                     pivot))])))
+                           [SCALAR], node,
+                           list(dict.fromkeys([*body.done, *self._ends(body, partial(_same, pivot))])))
                 for i, (pivot, body) in enumerate(zip(pivots, bodies))]
-        waited.append(self._node(made, f"{node.name}/done", "Merge", {"T": bool_, "N": count}, [(end, 0)
-                                                                                                for end
-                                                                                                in ends],
-                                 [bool_, int32], [SCALAR, SCALAR], node))
+        waited.append(self._node(made, f"{node.name}/done", "Merge", {"T": bool_, "N": count},
+                                 [(end, 0) for end in ends], [bool_, int32], [SCALAR, SCALAR], node))
         self._finish(node, made, waited)
 
     def _finish(self, node: Node, made: list[Node], waited: list[Node]) -> None:
@@ -301,10 +298,10 @@ class _Lowering:
         if dtype is bool_:
             return predicate
         if "ToBool" not in OPS:
-            raise UnimplementedError(node, node.origin, f"{node.type} '{node.name}' has a predicate of "
-                                                        f"{dtype.name}; graphrt takes bool.\n  built at "
-                                                        f"{source_line(node.location)}\n  hint     "
-                                                        "tf.cast(x, tf.bool)")
+            raise UnimplementedError(node, node.origin,
+                                     f"{node.type} '{node.name}' has a predicate of {dtype.name}; graphrt "
+                                     f"takes bool.\n  built at {source_line(node.location)}\n  hint     "
+                                     "tf.cast(x, tf.bool)")
         return (self._node(made, f"{node.name}/to_bool", "ToBool", {"T": dtype}, [predicate], [bool_],
                            [SCALAR], node), 0)
 
@@ -319,7 +316,8 @@ class _Lowering:
         return made
 
     def _node(self, made: list[Node], name: str, kind: str, attrs: dict[str, Any], inputs: list[Edge],
-              dtypes: list[Any], shapes: list[TensorShape], caller: Node, controls: list[Node] | None = None) -> Node:
+              dtypes: list[Any], shapes: list[TensorShape], caller: Node,
+              controls: list[Node] | None = None) -> Node:
         node = Node(self._unique(name), OPS[kind], attrs, inputs, controls or [], dtypes, shapes,
                     caller.device, None, caller.location)
         made.append(node)

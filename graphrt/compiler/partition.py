@@ -28,8 +28,8 @@ _EMPTY = np.zeros(0, np.float32)
 _EMPTY_SHAPE = TensorShape.of((0,))
 
 
-def partition(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[list[Partition],
-                                                                                     PassRecord]:
+def partition(step: StepGraph, devices: DeviceSet,
+              options: CompileOptions) -> tuple[list[Partition], PassRecord]:
     """The partitions of a placed step, in the order in which their first nodes stand in it.
 
     Raises:
@@ -45,8 +45,9 @@ def partition(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> t
     made = cutting.run()
     after = sum(len(p.graph) for p in made)
     tensors, controls = cutting.tensors, cutting.controls
-    return made, PassRecord("partition", len(step), after, f"{len(made)} {kind}s, {tensors} tensor and "
-                                                           f"{controls} control edges cut", cutting.details)
+    return made, PassRecord("partition", len(step), after,
+                            f"{len(made)} {kind}s, {tensors} tensor and {controls} control edges cut",
+                            cutting.details)
 
 
 def _place(device: str, by_task: bool) -> str:
@@ -54,10 +55,11 @@ def _place(device: str, by_task: bool) -> str:
 
 
 class _Cutting:
-    def __init__(self, step: StepGraph, devices: DeviceSet, options: CompileOptions, places: dict[str, str]) -> None:
+    def __init__(self, step: StepGraph, devices: DeviceSet, options: CompileOptions,
+                 places: dict[str, str]) -> None:
         self.step, self.devices, self.options, self.place_of = step, devices, options, places
-        self.nodes: dict[str, list[Node]] = {place: [] for place in dict.fromkeys(places[n.device] for n
-                                                                                  in step.nodes)}
+        self.nodes: dict[str, list[Node]] = {place: []
+                                             for place in dict.fromkeys(places[n.device] for n in step.nodes)}
         self.copy: dict[Node, Node] = {}
         self.guards: dict[Node, Guard] = guarded(step.nodes)
         self.looped = _inside_loops(step.nodes)
@@ -85,9 +87,8 @@ class _Cutting:
                 else:
                     self._check(source, index, node, position)
                     before = self._before_read(node) if source.dtypes[index].is_ref else ()
-                    made.inputs.append((self._receive(source, index, node.device, self._wants_host(node,
-                                                                                                   position),
-                                                      before), 0))
+                    made.inputs.append((self._receive(source, index, node.device,
+                                                      self._wants_host(node, position), before), 0))
             for source in node.controls:
                 made.controls.append(self.copy[source] if self.place_of[source.device] == place
                                      else self._wait(source, node))
@@ -114,19 +115,20 @@ class _Cutting:
         others = [s for s, i in node.inputs if not s.dtypes[i].is_ref and s.type not in ("Const", "_Arg")]
         return tuple(dict.fromkeys([*node.controls, *others]))
 
-    def _receive(self, source: Node, index: int, to: str, on_host: bool, before: tuple[Node, ...] = ()) -> Node:
+    def _receive(self, source: Node, index: int, to: str, on_host: bool,
+                 before: tuple[Node, ...] = ()) -> Node:
         """The `_Recv` of an output at the place of device `to`, sent after the nodes `before`."""
         key = (source, index, self.place_of[to], on_host, before)
         found = self.received.get(key)
         if found is None:
-            from_host = self._is_accelerator(source.device) and _includes(source.op_def.host_outputs, index,
-                                                                          len(source.dtypes))
+            host_outputs = source.op_def.host_outputs
+            from_host = (self._is_accelerator(source.device)
+                         and _includes(host_outputs, index, len(source.dtypes)))
             # A Switch is alive where one of its outputs is dead.
-            may_be_dead = source in self.guards or source.type in SWITCHES or any(b in self.guards for b
-                                                                                  in before)
+            may_be_dead = any(b in self.guards for b in (source, *before)) or source.type in SWITCHES
             here = self.place_of[source.device]
-            controls = [self.copy[b] if self.place_of[b.device] == here else self._wait(b, source) for b
-                        in before]
+            controls = [self.copy[b] if self.place_of[b.device] == here else self._wait(b, source)
+                        for b in before]
             found = self.received[key] = self._pair(source, (self.copy[source], index), source.shapes[index],
                                                     to, from_host, on_host, may_be_dead, controls)
             self.tensors += 1
@@ -148,8 +150,8 @@ class _Cutting:
                           [self.copy[source]], [float32], [_EMPTY_SHAPE], source.device, None,
                           source.location)
             self.nodes[self.place_of[source.device]].append(signal)
-            received = self._pair(source, (signal, 0), _EMPTY_SHAPE, node.device, False, False, source
-                                  in self.guards)
+            received = self._pair(source, (signal, 0), _EMPTY_SHAPE, node.device, False, False,
+                                  source in self.guards)
             self.controls += 1
         if source in self.guards:
             # Dead where the source is: a node is by its inputs, a `_Recv` itself has run.
@@ -168,8 +170,8 @@ class _Cutting:
         dtype = edge[0].dtypes[edge[1]].base_dtype
         sender = self.devices.by_name.get(source.device)
         if sender is None:
-            raise InternalError(source, source.origin, f"'{source.name}' is on {source.device}, which is not "
-                                                       "among the devices")
+            raise InternalError(source, source.origin,
+                                f"'{source.name}' is on {source.device}, which is not among the devices")
         tensor_name = f"edge_{next(self.options.names)}_{source.name}"
         attrs: dict[str, Any] = {"tensor_name": tensor_name.encode(), "send_device": source.device.encode(),
                                  "send_device_incarnation": _signed(sender.incarnation),
@@ -183,7 +185,8 @@ class _Cutting:
                     [shape], to, None, source.location)
         self.nodes[self.place_of[source.device]].append(send)
         self.nodes[self.place_of[to]].append(recv)
-        what = "control edge" if edge[0].type == "Const" and edge[0].attrs["value"] is _EMPTY else f"{dtype.name} {shape}"
+        is_signal = edge[0].type == "Const" and edge[0].attrs["value"] is _EMPTY
+        what = "control edge" if is_signal else f"{dtype.name} {shape}"
         self.details.append((source.name, f"{what} from {source.device} to {to} as '{tensor_name}'"))
         return recv
 
@@ -199,26 +202,28 @@ class _Cutting:
                 for position, (source, index) in enumerate(node.inputs):
                     # A Switch's output may be dead where the Switch has run; a reference's reader decides
                     # when it is read.
-                    if (source, place) in crossing and source.type not in SWITCHES and not source.dtypes[index].is_ref:
-                        found.setdefault((source, place), (index, node.device, self._wants_host(node,
-                                                                                                position)))
+                    if (source, place) not in crossing or source.type in SWITCHES:
+                        continue
+                    if not source.dtypes[index].is_ref:
+                        found.setdefault((source, place),
+                                         (index, node.device, self._wants_host(node, position)))
         return found
 
     def _check(self, source: Node, index: int, node: Node, position: int) -> None:
         if source in self.looped and source.type not in ("Exit", "RefExit"):
             raise self._loop_error(source, node)
         if source.dtypes[index].is_ref and node.op_def.has_ref_input and node.input_dtypes[position].is_ref:
-            raise InternalError(node, node.origin, f"'{node.name}' on {node.device} takes a reference to "
-                                                   f"'{source.name}' on {source.device}: they were not "
-                                                   "placed together")
+            raise InternalError(node, node.origin,
+                                f"'{node.name}' on {node.device} takes a reference to '{source.name}' on "
+                                f"{source.device}: they were not placed together")
 
     @staticmethod
     def _loop_error(source: Node, node: Node) -> UnimplementedError:
-        return UnimplementedError(node, node.origin, "a while loop spans devices, which graphrt does not do "
-                                                     f"yet: '{source.name}' is on {source.device}, "
-                                                     f"'{node.name}' on {node.device}.\n  built at "
-                                                     f"{source_line(node.location)}\n  hint     put the "
-                                                     "loop's ops on one device")
+        return UnimplementedError(node, node.origin,
+                                  "a while loop spans devices, which graphrt does not do yet: "
+                                  f"'{source.name}' is on {source.device}, '{node.name}' on {node.device}.\n "
+                                  f" built at {source_line(node.location)}\n  hint     put the loop's ops on "
+                                  "one device")
 
     def _wants_host(self, node: Node, position: int) -> bool:
         return self._is_accelerator(node.device) and _includes(node.op_def.host_inputs, position,

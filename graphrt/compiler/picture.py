@@ -33,12 +33,12 @@ def draw(explanation: Explanation) -> str:
     widths = [_width(box) for box in model.boxes]
     placed = lay_out(model, widths)
     width, height = placed.size
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" class="step" viewBox="0 0 {width:.0f} {height:.0f}" '
-             f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="{escape(explanation.title)}">',
-             f"<style>{STYLE.read_text()}</style>", '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" '
-                                                    'refY="4" markerWidth="6" markerHeight="6" '
-                                                    'orient="auto"><path d="M0 1 L7 4 L0 7 '
-                                                    'z"/></marker></defs>']
+    parts = ['<svg xmlns="http://www.w3.org/2000/svg" class="step" role="img" '
+             f'aria-label="{escape(explanation.title)}" viewBox="0 0 {width:.0f} {height:.0f}" '
+             f'width="{width:.0f}" height="{height:.0f}">',
+             f"<style>{STYLE.read_text()}</style>",
+             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
+             'orient="auto"><path d="M0 1 L7 4 L0 7 z"/></marker></defs>']
     parts += _lanes(model, placed)
     parts += _links(model, placed, explanation.cut_edges)
     parts += [_box_svg(box, placed.x[i], placed.y[i], widths[i]) for i, box in enumerate(model.boxes)]
@@ -106,7 +106,8 @@ def _links(model: Model, placed: Placed, edges: list[CutEdge]) -> list[str]:
         classes = f"link {link.kind}" + (" cut" if link.is_cut else "")
         title = escape("\n".join(link.tensors[:12]) + ("\n..." if len(link.tensors) > 12 else ""))
         # Links of one box that share their way are drawn where they part.
-        drawn[path] = f'<path class="{classes}" d="{path}" marker-end="url(#tip)"><title>{title}</title></path>'
+        drawn[path] = (f'<path class="{classes}" d="{path}" marker-end="url(#tip)"><title>{title}</title>'
+                       "</path>")
     # Cut edges lie on top.
     return sorted(drawn.values(), key=lambda text: " cut" in text[:40])
 
@@ -153,15 +154,18 @@ def _pills(model: Model, placed: Placed, edges: list[CutEdge]) -> list[str]:
         labelled.update(numbers)
         edge = edges[numbers[0] - 1]
         size = "control" if edge.output is None else size_text(edge)
-        text = f"{numbers[0]}  {size}" if len(numbers) == 1 else f"{numbers[0]}\N{HORIZONTAL ELLIPSIS}{numbers[-1]}"
+        text = f"{numbers[0]}  {size}"
+        if len(numbers) > 1:
+            text = f"{numbers[0]}\N{HORIZONTAL ELLIPSIS}{numbers[-1]}"
         x = placed.x[link.source] + placed.width[link.source]
         y = placed.y[link.source] + BOX_HEIGHT / 2
-        to_x, to_y = (route[0][0], route[0][2]) if route else (placed.x[link.target], placed.y[link.target]
-                                                               + BOX_HEIGHT / 2)
+        to_x, to_y = placed.x[link.target], placed.y[link.target] + BOX_HEIGHT / 2
+        if route:
+            to_x, _, to_y = route[0]
         width = len(text) * 5.6 + 10
         made.append(_pill((x + to_x) / 2, (y + to_y) / 2, width, text, taken, numbers[0],
-                          "\n".join(f"{n}: {edges[n - 1].tensor}, {described(edges[n - 1])}" for n
-                                    in numbers[:12])))
+                          "\n".join(f"{n}: {edges[n - 1].tensor}, {described(edges[n - 1])}"
+                                    for n in numbers[:12])))
     return made
 
 

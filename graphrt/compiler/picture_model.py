@@ -74,8 +74,8 @@ def model_of(step: StepGraph, rules: dict[str, str]) -> Model:
     keep = preserved(step)
     consumers = step.consumers()
     waited_for = {c for n in step.nodes for c in n.controls}
-    inside = {n for n in step.nodes if n.type == "Const" and not n.controls and n not in keep and n
-              not in waited_for and all(c.device == n.device for c, _ in consumers[n])}
+    inside = {n for n in step.nodes if n.type == "Const" and not n.controls and n not in keep
+              and n not in waited_for and all(c.device == n.device for c, _ in consumers[n])}
     shown = [n for n in step.nodes if n not in inside]
     is_grouped = len(shown) > MOST_BOXES
     groups = _scopes(shown) if is_grouped else [(n.name, [n]) for n in shown]
@@ -108,15 +108,16 @@ def _links(boxes: list[Box], box_of: dict[Node, int]) -> list[Link]:
 # -- boxes -------------------------------------------------------------------------------------------------
 
 
-def _box(name: str, nodes: list[Node], inside: set[Node], order: dict[Node, int], rules: dict[str, str]) -> Box:
+def _box(name: str, nodes: list[Node], inside: set[Node], order: dict[Node, int],
+         rules: dict[str, str]) -> Box:
     first = min(order[n] for n in nodes)
     if len(nodes) > 1:
         kinds: dict[str, int] = {}
         for node in nodes:
             kinds[node.type] = kinds.get(node.type, 0) + 1
         most = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-        notes = [name, f"{len(nodes):,} nodes on {nodes[0].device}"] + [f"{n:,} {kind}" for kind, n
-                                                                        in most[:10]]
+        notes = [name, f"{len(nodes):,} nodes on {nodes[0].device}"]
+        notes += [f"{n:,} {kind}" for kind, n in most[:10]]
         return Box(name, f"{len(nodes):,} nodes", "scope", nodes[0].device, first, notes, nodes)
     node = nodes[0]
     constants = [(i, s) for i, (s, _) in enumerate(node.inputs) if s in inside]
@@ -165,8 +166,8 @@ def _value(node: Node, most: int) -> str:
     if value.size == 1 and value.dtype != object:
         text = f"{value.item():.4g}" if value.dtype.kind == "f" else str(value.item())
     elif value.size <= 4 and value.dtype != object:
-        text = "[" + " ".join(f"{v:.4g}" if value.dtype.kind == "f" else str(v) for v
-                              in value.ravel().tolist()) + "]"
+        text = "[" + " ".join(f"{v:.4g}" if value.dtype.kind == "f" else str(v)
+                              for v in value.ravel().tolist()) + "]"
     elif value.size == 1:
         text = repr(value.item())
     else:

@@ -86,7 +86,8 @@ class CompiledStep:
     step: StepGraph
 
 
-def compile_step(graph: Graph, signature: Signature, devices: Iterable[Device], options: CompileOptions) -> CompiledStep:
+def compile_step(graph: Graph, signature: Signature, devices: Iterable[Device],
+                 options: CompileOptions) -> CompiledStep:
     """Compile one signature of a graph.
 
     Args:
@@ -140,7 +141,8 @@ def compile_partition(partition_def: Any, devices: Iterable[Device], options: Co
     return CompiledStep(Signature(*ends), partitions, records, step)
 
 
-def _cut(step: StepGraph, devices: DeviceSet, options: CompileOptions, records: list[PassRecord]) -> list[Partition]:
+def _cut(step: StepGraph, devices: DeviceSet, options: CompileOptions,
+         records: list[PassRecord]) -> list[Partition]:
     partitions = _timed(records, partition, step, devices, options)
     if options.verify:
         verify_partitions(partitions, step, "partition")

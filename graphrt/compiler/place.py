@@ -14,12 +14,10 @@ Cost: near-linear in nodes and edges.
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphrt.compiler.devices import DeviceSet
 from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.place_groups import Group, Groups, placement_error
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph
 
 # Ops that look at a tensor's shape, not at its elements.
 _METADATA = frozenset(("Shape", "ShapeN", "Size", "Rank"))
@@ -28,7 +26,7 @@ _STATELESS_BETWEEN_STEPS = frozenset(("_Arg", "_Retval", "_Send", "_Recv", "_Hos
                                       "Assert"))
 
 
-def place(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
+def place(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> Passed:
     """Set every node's device. The record has each node's device and the rule that decided.
 
     Raises:
@@ -66,8 +64,9 @@ def _keeps_state(node: Node) -> bool:
     return node.op_def.stateful and node.type not in _STATELESS_BETWEEN_STEPS
 
 
-def _decide(step: StepGraph, devices: DeviceSet, options: CompileOptions) -> tuple[dict[Node, str], dict[Node,
-                                                                                                         str]]:
+def _decide(step: StepGraph, devices: DeviceSet,
+            options: CompileOptions) -> tuple[dict[Node, str], dict[Node, str]]:
+    """The device of each node, and the rule that decided."""
     groups = Groups(step, devices, options)
     placed: dict[Node, str] = {}
     rules: dict[Node, str] = {}

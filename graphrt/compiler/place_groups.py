@@ -186,7 +186,8 @@ class Groups:
             return
         if not _makes_state(member):
             lead = group.wisher.name if group.wisher is not None else ""
-            group.overruled[member] = f"with '{lead}', not on {asked} as asked: it takes its ref or resource or is colocated with it"
+            group.overruled[member] = (f"with '{lead}', not on {asked} as asked: it takes its ref or "
+                                       "resource or is colocated with it")
             if not _takes_state(member):
                 group.conflict = group.conflict or (member, asked)
             return
@@ -249,8 +250,8 @@ def _sharers(op: Operation) -> Iterator[Operation]:
             yield from (c for c in tensor._consumers if not _is_call(c))
         elif tensor.dtype.is_ref:
             for consumer in tensor._consumers:
-                if consumer.op_def.has_ref_input and any(t is tensor and d.is_ref for t, d
-                                                         in zip(consumer.inputs, _input_types(consumer))):
+                ends = zip(consumer.inputs, _input_types(consumer)) if consumer.op_def.has_ref_input else ()
+                if any(t is tensor and d.is_ref for t, d in ends):
                     yield consumer
     types = _input_types(op) if op.op_def.has_ref_input else ()
     for i, tensor in enumerate(op.inputs):
@@ -271,7 +272,8 @@ def _described(member: Member) -> str:
     return f"'{member.name}' ({member.type})" + (f", built at {built}" if built else "")
 
 
-def placement_error(group: Group, node: Node, devices: DeviceSet, options: CompileOptions) -> InvalidArgumentError:
+def placement_error(group: Group, node: Node, devices: DeviceSet,
+                    options: CompileOptions) -> InvalidArgumentError:
     """Why the group of `node` has no device."""
     members = group.members or [node]
     asked = str(group.wish) if group.wish != ANYWHERE else ""
@@ -326,6 +328,6 @@ def _explain_kernels(group: Group, node: Node, members: list[Member], devices: D
     if group.wisher is not None:
         lines.append(f"  asked    {asked} by {_described(group.wisher)}")
     for member in (culprits or members)[:6]:
-        kinds = sorted({devices.by_name[n].type for n in devices.listed(devices.supporting(member.op_def,
-                                                                                           member.attrs))})
+        kinds = sorted({devices.by_name[n].type
+                        for n in devices.listed(devices.supporting(member.op_def, member.attrs))})
         lines.append(f"  kernels  {_described(member)}: {' and '.join(kinds) if kinds else 'none'} only")

@@ -11,7 +11,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from graphrt.compiler.shapes import infer_downstream
-from graphrt.compiler.step_graph import Node, PassRecord, Signature, StepGraph, is_back_edge, topological
+from graphrt.compiler.step_graph import (
+    Node,
+    Passed,
+    PassRecord,
+    Signature,
+    StepGraph,
+    is_back_edge,
+    topological,
+)
 from graphrt.core.errors import InvalidArgumentError, NotFoundError, source_line
 from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
@@ -24,7 +32,7 @@ PLACEHOLDERS = frozenset(("Placeholder", "PlaceholderV2"))
 _UNKNOWN_VALUE = PLACEHOLDERS | {"PlaceholderWithDefault"}
 
 
-def prune(graph: Graph, signature: Signature) -> tuple[StepGraph, PassRecord]:
+def prune(graph: Graph, signature: Signature) -> Passed:
     """The part of `graph` that `signature` needs.
 
     Raises:
@@ -55,9 +63,9 @@ def prune(graph: Graph, signature: Signature) -> tuple[StepGraph, PassRecord]:
     total = len(graph._operations)
     # A placeholder that an `_Arg` stands for was replaced, not removed.
     removed = total - len(kept) - len(fed_placeholders)
-    return step, PassRecord("prune", total, len(step), f"kept {len(kept)} of {total} nodes of the graph, "
-                                                       f"removed {removed}; {len(args)} fed, {len(retvals)} "
-                                                       "fetched", cut)
+    return step, PassRecord("prune", total, len(step),
+                            f"kept {len(kept)} of {total} nodes of the graph, removed {removed}; {len(args)} "
+                            f"fed, {len(retvals)} fetched", cut)
 
 
 def needed(roots: Iterable[Operation], fed: dict[int, Any], fed_placeholders: Any) -> set[Operation]:
@@ -91,9 +99,8 @@ def build_nodes(operations: list[Operation], fed: dict[int, tuple[Node, int]],
     made: dict[Operation, Node] = {}
     for op in operations:
         outputs = op.outputs
-        made[op] = Node(op.name, op.op_def, op.attrs, [], [], [t.dtype for t in outputs], [t._shape for t
-                                                                                           in outputs],
-                        op._device, op, op.location)
+        made[op] = Node(op.name, op.op_def, op.attrs, [], [], [t.dtype for t in outputs],
+                        [t._shape for t in outputs], op._device, op, op.location)
     is_ordered = True
     for op, node in made.items():
         before = op._id
@@ -126,11 +133,11 @@ def build_nodes(operations: list[Operation], fed: dict[int, tuple[Node, int]],
 def _check_refs(node: Node) -> None:
     for (source, _), wanted in zip(node.inputs, node.input_dtypes):
         if wanted.is_ref and source.type == "_Arg":
-            raise InvalidArgumentError(node, node.origin, f"{node.type} '{node.name}' updates a variable in "
-                                                          "place, and that variable is fed: a fed value "
-                                                          "cannot be updated.\n  built at "
-                                                          f"{source_line(node.location)}\n  hint     run the "
-                                                          "assignment without the feed")
+            raise InvalidArgumentError(node, node.origin,
+                                       f"{node.type} '{node.name}' updates a variable in place, and that "
+                                       "variable is fed: a fed value cannot be updated.\n  built at "
+                                       f"{source_line(node.location)}\n  hint     run the assignment without "
+                                       "the feed")
 
 
 def _refresh_shapes(step: StepGraph, feeds: list[Tensor], args: list[Node]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphrt.compiler.deadness import LOOPS, MERGES, SWITCHES
 from graphrt.compiler.options import CompileOptions
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph, preserved, sweep
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph, preserved, sweep
 from graphrt.core.dtypes import int32
 from graphrt.core.registry import OPS
 from graphrt.core.shapes import SCALAR
@@ -22,8 +22,7 @@ from graphrt.core.shapes import SCALAR
 Edge = tuple[Node, int]
 
 
-def remove_dead_branches(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph,
-                                                                                          PassRecord]:
+def remove_dead_branches(step: StepGraph, devices: Any, options: CompileOptions) -> Passed:
     """The step without the nodes that no step would run."""
     before = len(step)
     decided = {n: bool(n.inputs[1][0].attrs["value"]) for n in step.nodes if n.type in SWITCHES
@@ -94,8 +93,8 @@ def _is_stuck(step: StepGraph, dead_nodes: set[Node], dead_edges: set[Edge]) -> 
         if node.type not in MERGES or node in dead_nodes:
             continue
         live = sum(s not in dead_nodes and (s, i) not in dead_edges for s, i in node.inputs)
-        if live < len(node.inputs) and (node.type != "Merge" or live > 1 and any((node, 1) in n.inputs for n
-                                                                                 in step.nodes)):
+        if live < len(node.inputs) and (node.type != "Merge" or live > 1
+                                        and any((node, 1) in n.inputs for n in step.nodes)):
             return True
     return False
 
@@ -107,8 +106,8 @@ def _pass_on(merge: Node, index: int, edge: Edge, moved: dict[Edge, Edge]) -> li
     merge.op_def, merge.type = OPS["Identity"], "Identity"
     merge.attrs, merge.inputs = {"T": dtype.base_dtype}, [edge]
     merge.dtypes, merge.shapes = [dtype], merge.shapes[:1]
-    number = Node(f"{merge.name}/value_index", OPS["Const"], {"value": np.array(index, np.int32),
-                                                              "dtype": int32}, [], [merge], [int32], [SCALAR],
+    number = Node(f"{merge.name}/value_index", OPS["Const"],
+                  {"value": np.array(index, np.int32), "dtype": int32}, [], [merge], [int32], [SCALAR],
                   merge.device, None, merge.location)
     moved[merge, 1] = (number, 0)
     return [merge, number]

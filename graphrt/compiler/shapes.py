@@ -95,8 +95,8 @@ def infer_shapes(nodes: Iterable[Node]) -> None:
             continue
         known = node.shapes
         infer_node(node, handles)
-        node.shapes = [old.merge_with(new) if old.is_compatible_with(new) else new for old, new in zip(known,
-                                                                                                       node.shapes)]
+        node.shapes = [old.merge_with(new) if old.is_compatible_with(new) else new
+                       for old, new in zip(known, node.shapes)]
 
 
 def infer_downstream(step: StepGraph, roots: set[Node]) -> None:

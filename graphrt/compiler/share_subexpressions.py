@@ -15,7 +15,7 @@ import numpy as np
 
 from graphrt.compiler.deadness import CONTROL_FLOW
 from graphrt.compiler.options import CompileOptions
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph, preserved, sweep
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph, preserved, sweep
 
 # Constants up to this many bytes are compared by their bytes, up to the next figure by a digest, larger ones
 # by identity.
@@ -23,8 +23,7 @@ _BY_BYTES = 256
 _BY_DIGEST = 1 << 20
 
 
-def share_subexpressions(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph,
-                                                                                          PassRecord]:
+def share_subexpressions(step: StepGraph, devices: Any, options: CompileOptions) -> Passed:
     """The step with equal nodes merged into the first of them."""
     before = len(step)
     if not options.share:
@@ -72,8 +71,8 @@ def share_subexpressions(step: StepGraph, devices: Any, options: CompileOptions)
 
 def _is_shareable(op_def: Any) -> bool:
     return not (op_def.stateful or op_def.asynchronous or op_def.blocking or op_def.has_ref_input
-                or op_def.has_ref_output or op_def.unfoldable and op_def.name != "Const" or op_def.name
-                in CONTROL_FLOW or not op_def.outputs)
+                or op_def.has_ref_output or op_def.unfoldable and op_def.name != "Const"
+                or op_def.name in CONTROL_FLOW or not op_def.outputs)
 
 
 def _attrs_key(node: Node) -> Any:

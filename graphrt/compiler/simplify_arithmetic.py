@@ -1,11 +1,12 @@
-"""Simplify arithmetic: nodes that give back an input bit for bit are taken out, and rewrites that keep every bit are made.
+"""Simplify arithmetic: nodes that give back an input bit for bit are taken out, and rewrites that keep every
+bit are made.
 
-A rule sees one node and gives the edge that takes the place of its output, or None. Rules hold for every value, with NaN
-and -0.0: x * 1, but not x + 0.0 (-0.0 + 0.0 is 0.0); x - 0.0 and x + -0.0 give x. Types whose arithmetic goes through a
-wider one are left alone where NaN's bits could change.
+A rule sees one node and gives the edge that takes the place of its output, or None. Rules hold for every
+value, with NaN and -0.0: x * 1, but not x + 0.0 (-0.0 + 0.0 is 0.0); x - 0.0 and x + -0.0 give x. Types whose
+arithmetic goes through a wider one are left alone where NaN's bits could change.
 
-A node that is fetched or a target, that waits for control inputs, whose input is a live reference, or that stands on another
-device than what it would be replaced by, stays.
+A node that is fetched or a target, that waits for control inputs, whose input is a live reference, or that
+stands on another device than what it would be replaced by, stays.
 Cost: one visit a node.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from graphrt.compiler.deadness import LOOPS, MERGES, SWITCHES
 from graphrt.compiler.options import CompileOptions
-from graphrt.compiler.step_graph import Node, PassRecord, StepGraph, preserved, sweep
+from graphrt.compiler.step_graph import Node, Passed, PassRecord, StepGraph, preserved, sweep
 
 Edge = tuple[Node, int]
 Rule = Callable[[Node], "Edge | None"]
@@ -26,7 +27,7 @@ Rule = Callable[[Node], "Edge | None"]
 _SEARCHED = 1 << 16
 
 
-def simplify_arithmetic(step: StepGraph, devices: Any, options: CompileOptions) -> tuple[StepGraph, PassRecord]:
+def simplify_arithmetic(step: StepGraph, devices: Any, options: CompileOptions) -> Passed:
     """The step without nodes that change nothing."""
     before = len(step)
     if not options.simplify:
@@ -60,21 +61,23 @@ def simplify_arithmetic(step: StepGraph, devices: Any, options: CompileOptions) 
             control_of[node] = control_of.get(source, source)
         moved[node, 0] = edge
         _keep_shape(node, edge)
-        details.append((node.name, f"{node.type} gives back '{source.name}'" + (f":{index}" if index else "")))
+        details.append((node.name, f"{node.type} gives back '{source.name}:{index}'"))
     if not details:
         return step, PassRecord("simplify_arithmetic", before, before, "nothing to simplify")
     for node in step.nodes:
         if node.type in MERGES:
             node.inputs = [moved.get(e, e) for e in node.inputs]
     made = sweep(step)
-    return made, PassRecord("simplify_arithmetic", before, len(made), f"{len(details)} nodes simplified", details)
+    return made, PassRecord("simplify_arithmetic", before, len(made), f"{len(details)} nodes simplified",
+                            details)
 
 
 def _keep_shape(node: Node, edge: Edge) -> None:
     """What was known of the node's shape holds for what takes its place."""
     source, index = edge
-    if source.shapes[index].sizes != node.shapes[0].sizes and source.shapes[index].is_compatible_with(node.shapes[0]):
-        source.shapes[index] = source.shapes[index].merge_with(node.shapes[0])
+    known, more = source.shapes[index], node.shapes[0]
+    if known.sizes != more.sizes and known.is_compatible_with(more):
+        source.shapes[index] = known.merge_with(more)
 
 
 # -- rules -------------------------------------------------------------------------------------------------
@@ -89,7 +92,8 @@ def _only_input(node: Node) -> Edge | None:
 
 
 def _shape_holds(node: Node) -> Edge | None:
-    """EnsureShape of a tensor that is known to have the shape; BroadcastTo and Reshape to the shape that it has."""
+    """EnsureShape of a tensor that is known to have the shape; BroadcastTo and Reshape to the shape that it
+    has."""
     source, index = node.inputs[0]
     known, wanted = source.shapes[index].sizes, node.attrs["shape"].sizes
     if wanted is None:
@@ -188,8 +192,9 @@ def _reshape(node: Node) -> Edge | None:
 def _reshape_of_reshape(node: Node) -> Node | None:
     """A reshape of a reshape takes what the inner one takes; gives the inner one."""
     inner, _ = node.inputs[0]
-    if inner.type not in ("Reshape", "ExpandDims", "Squeeze") or inner.controls or inner.device != node.device \
-            or _unless_ref(inner.inputs[0]) is None:
+    if inner.type not in ("Reshape", "ExpandDims", "Squeeze") or inner.controls:
+        return None
+    if inner.device != node.device or _unless_ref(inner.inputs[0]) is None:
         return None
     node.inputs = [inner.inputs[0], node.inputs[1]]
     return inner
@@ -218,17 +223,23 @@ def _broadcast_to(node: Node) -> Edge | None:
 
 def _tile(node: Node) -> Edge | None:
     multiples = _constant(node.inputs[1])
-    return node.inputs[0] if multiples is not None and not node.inputs[1][0].controls and _is_one(multiples) else None
+    if multiples is None or node.inputs[1][0].controls or not _is_one(multiples):
+        return None
+    return node.inputs[0]
 
 
 # Types that hold every value of another, by name.
-_HOLDS = {"bool": ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float32", "float64"),
-          "int8": ("int16", "int32", "int64", "float32", "float64"), "uint8": ("int16", "uint16", "int32", "uint32", "int64",
-                                                                                 "uint64", "float32", "float64"),
-          "int16": ("int32", "int64", "float32", "float64"), "uint16": ("int32", "uint32", "int64", "uint64", "float32",
-                                                                        "float64"),
-          "int32": ("int64", "float64"), "uint32": ("int64", "uint64", "float64"), "float16": ("float32", "float64"),
-          "float32": ("float64",)}
+_HOLDS = {
+    "bool": ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float32", "float64"),
+    "int8": ("int16", "int32", "int64", "float32", "float64"),
+    "uint8": ("int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"),
+    "int16": ("int32", "int64", "float32", "float64"),
+    "uint16": ("int32", "uint32", "int64", "uint64", "float32", "float64"),
+    "int32": ("int64", "float64"),
+    "uint32": ("int64", "uint64", "float64"),
+    "float16": ("float32", "float64"),
+    "float32": ("float64",),
+}
 
 
 def _cast(node: Node) -> Edge | None:
@@ -243,8 +254,9 @@ def _cast(node: Node) -> Edge | None:
     return _unless_ref(source.inputs[0])
 
 
+_PASS_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "PlaceholderWithDefault")
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("Identity", "StopGradient", "PreventGradient", "Snapshot", "PlaceholderWithDefault"), _first_input),
+    **dict.fromkeys(_PASS_ON, _first_input),
     "EnsureShape": _shape_holds,
     **dict.fromkeys(("Neg", "LogicalNot", "Conj", "Invert"), _undone),
     "AddN": _only_input,
@@ -259,4 +271,4 @@ RULES: dict[str, Rule] = {
     "Cast": _cast,
 }
 # Rules that change what a node takes and leave the node.
-REWIRED: dict[str, Callable[[Node], "Node | None"]] = {"Reshape": _reshape_of_reshape}
+REWIRED: dict[str, Callable[[Node], Node | None]] = {"Reshape": _reshape_of_reshape}

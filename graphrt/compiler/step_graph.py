@@ -1,7 +1,7 @@
 """StepGraph: the part of a graph that one signature needs, in a form that passes may rewrite.
 
-`prune` makes it from a Graph; a worker makes it from the GraphDef of a RegisterGraph. Feeds have become `_Arg`
-nodes and fetches `_Retval` nodes, as in a function's body.
+`prune` makes it from a Graph; a worker makes it from the GraphDef of a RegisterGraph. Feeds have become
+`_Arg` nodes and fetches `_Retval` nodes, as in a function's body.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from graphrt.core.shapes import TensorShape
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a step is asked for. Names are 'op:index' for feeds and fetches, 'op' for targets; fetches are distinct."""
+    """What a step is asked for. Names are 'op:index' for feeds and fetches, 'op' for targets; fetches are
+    distinct."""
 
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
@@ -36,11 +37,12 @@ class Node:
       location: (file, line) of the user's code, or None.
     """
 
-    __slots__ = ("name", "op_def", "type", "attrs", "inputs", "controls", "dtypes", "shapes", "device", "origin", "location")
+    __slots__ = ("name", "op_def", "type", "attrs", "inputs", "controls", "dtypes", "shapes", "device",
+                 "origin", "location")
 
-    def __init__(self, name: str, op_def: OpDef, attrs: dict[str, Any], inputs: list[tuple[Node, int]], controls: list[Node],
-                 dtypes: list[DType], shapes: list[TensorShape], device: str = "", origin: Any = None,
-                 location: tuple[str, int] | None = None) -> None:
+    def __init__(self, name: str, op_def: OpDef, attrs: dict[str, Any], inputs: list[tuple[Node, int]],
+                 controls: list[Node], dtypes: list[DType], shapes: list[TensorShape], device: str = "",
+                 origin: Any = None, location: tuple[str, int] | None = None) -> None:
         self.name, self.op_def, self.type, self.attrs = name, op_def, op_def.name, attrs
         self.inputs, self.controls, self.dtypes, self.shapes = inputs, controls, dtypes, shapes
         self.device, self.origin, self.location = device, origin, location
@@ -174,3 +176,7 @@ class PassRecord:
     summary: str = ""
     details: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
+
+
+# What a pass gives: the step after it, and its record.
+Passed = tuple[StepGraph, PassRecord]

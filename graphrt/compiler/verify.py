@@ -1,6 +1,7 @@
 """The invariants that hold after each pass; tests and GRAPHRT_VERIFY=1 check them.
 
-A broken one is graphrt's fault, never the program's: InternalError names the pass, the node and what is wrong.
+A broken one is graphrt's fault, never the program's: InternalError names the pass, the node and what is
+wrong.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ def verify(step: StepGraph, after: str, devices: DeviceSet | None = None, is_low
         if is_lowered:
             _must(not is_functional(node, step.library), after, node, "was not lowered")
         if devices is not None:
-            _must(node.device in devices.by_name, after, node, f"is on '{node.device}', which is not a device")
+            _must(node.device in devices.by_name, after, node,
+                  f"is on '{node.device}', which is not a device")
             for i, (source, index) in enumerate(node.inputs):
                 if source.dtypes[index].is_ref and node.input_dtypes[i].is_ref:
-                    _must(source.device == node.device, after, node, f"takes a reference from {source.device}")
+                    _must(source.device == node.device, after, node,
+                          f"takes a reference from {source.device}")
 
 
 def verify_partitions(partitions: list[Partition], step: StepGraph, after: str) -> None:
-    """Check the partitions of a step: each is whole, every `_Recv` has its `_Send`, and nothing of the step is lost."""
+    """Check the partitions of a step: each is whole, every `_Recv` has its `_Send`, and nothing of the step
+    is lost."""
     names: set[str] = set()
     sent: dict[bytes, Node] = {}
     received: dict[bytes, Node] = {}
@@ -63,14 +67,17 @@ def verify_partitions(partitions: list[Partition], step: StepGraph, after: str) 
     for key, send in sent.items():
         recv = received.get(key)
         if recv is not None:
-            same = all(send.attrs[a] == recv.attrs[a] for a in ("send_device", "recv_device", "send_device_incarnation"))
-            _must(same and send.attrs["T"] is recv.attrs["tensor_type"], after, recv, f"does not match '{send.name}'")
+            same = all(send.attrs[a] == recv.attrs[a]
+                       for a in ("send_device", "recv_device", "send_device_incarnation"))
+            _must(same and send.attrs["T"] is recv.attrs["tensor_type"], after, recv,
+                  f"does not match '{send.name}'")
     own = {n.attrs["tensor_name"] for n in step.nodes if n.type in _SENDS | _RECEIVES}
     for key in (sent.keys() ^ received.keys()) - own:
         _must(False, after, sent.get(key) or received[key], "has no counterpart")
     kept = sum(n.name in names for n in step.nodes)
     if kept != len(step.nodes):
-        raise InternalError(None, None, f"after {after}: {len(step.nodes) - kept} nodes of the step are in no partition")
+        raise InternalError(None, None,
+                            f"after {after}: {len(step.nodes) - kept} nodes of the step are in no partition")
 
 
 def _check_structure(step: StepGraph, after: str) -> None:
@@ -82,19 +89,26 @@ def _check_structure(step: StepGraph, after: str) -> None:
         names.add(node.name)
         _must(node.type == node.op_def.name, after, node, f"has the definition of {node.op_def.name}")
         wanted = node.input_dtypes
-        _must(len(wanted) == len(node.inputs), after, node, f"has {len(node.inputs)} inputs, not {len(wanted)}")
+        _must(len(wanted) == len(node.inputs), after, node,
+              f"has {len(node.inputs)} inputs, not {len(wanted)}")
         made = node.op_def.types(node.op_def.outputs, node.attrs)
-        _must([d.base_dtype for d in made] == [d.base_dtype for d in node.dtypes], after, node, f"has outputs {node.dtypes}, not {made}")
-        _must(len(node.shapes) == len(node.dtypes), after, node, f"has {len(node.shapes)} shapes for {len(node.dtypes)} outputs")
+        _must([d.base_dtype for d in made] == [d.base_dtype for d in node.dtypes], after, node,
+              f"has outputs {node.dtypes}, not {made}")
+        _must(len(node.shapes) == len(node.dtypes), after, node,
+              f"has {len(node.shapes)} shapes for {len(node.dtypes)} outputs")
         for (source, index), dtype in zip(node.inputs, wanted):
             _must(source in everything, after, node, f"takes '{source.name}', which is not in the graph")
-            _must(source in seen or is_back_edge(source, node), after, node, f"stands before its input '{source.name}'")
+            _must(source in seen or is_back_edge(source, node), after, node,
+                  f"stands before its input '{source.name}'")
             _must(index < len(source.dtypes), after, node, f"takes output {index} of '{source.name}'")
             given = source.dtypes[index]
-            _must(given.base_dtype is dtype.base_dtype, after, node, f"takes {given.name} '{source.name}' as {dtype.name}")
-            _must(given.is_ref or not dtype.is_ref, after, node, f"takes '{source.name}', which is no reference, as one")
+            _must(given.base_dtype is dtype.base_dtype, after, node,
+                  f"takes {given.name} '{source.name}' as {dtype.name}")
+            _must(given.is_ref or not dtype.is_ref, after, node,
+                  f"takes '{source.name}', which is no reference, as one")
         for control in node.controls:
-            _must(control in everything, after, node, f"waits for '{control.name}', which is not in the graph")
+            _must(control in everything, after, node,
+                  f"waits for '{control.name}', which is not in the graph")
             _must(control in seen, after, node, f"stands before '{control.name}', which it waits for")
         _must(len(set(node.controls)) == len(node.controls), after, node, "waits for a node twice")
         seen.add(node)

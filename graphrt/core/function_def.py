@@ -1,15 +1,17 @@
-"""FunctionDefinition: a function of the library, the body of If, Case, While, PartitionedCall and of calls by name.
+"""FunctionDefinition: a function of the library, the body of If, Case, While, PartitionedCall and of calls by
+name.
 
-A body is a Graph whose `inputs` are placeholder-like nodes. Builders of functions make definitions from graphs that
-they traced; `import_library` makes them from FunctionDef messages, whose graphs are built when they are first asked
-for, so that a library may hold functions with ops that a program never reaches. `add_to_library` writes them.
+A body is a Graph whose `inputs` are placeholder-like nodes. Builders of functions make definitions from
+graphs that they traced; `import_library` makes them from FunctionDef messages, whose graphs are built when
+they are first asked for, so that a library may hold functions with ops that a program never reaches.
+`add_to_library` writes them.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from graphrt.core import registry
@@ -49,12 +51,14 @@ class FunctionDefinition:
       outputs: the results.
       control_outputs: operations that a call has run when it is done, beside the stateful ones.
       attrs: the function's own attrs.
-      argument_names, result_names: as in its FunctionDef; made from the tensors' names where they are not given.
+      argument_names, result_names: as in its FunctionDef; made from the tensors' names where they are not
+        given.
     """
 
     def __init__(self, name: str, graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tensor],
                  control_outputs: Sequence[Operation] = (), attrs: dict[str, Any] | None = None,
-                 argument_names: Sequence[str] | None = None, result_names: Sequence[str] | None = None) -> None:
+                 argument_names: Sequence[str] | None = None,
+                 result_names: Sequence[str] | None = None) -> None:
         self.name = name
         self.attrs: dict[str, Any] = dict(attrs or {})
         self._body: _Body | None = _Body(graph, inputs, outputs, control_outputs)
@@ -67,14 +71,18 @@ class FunctionDefinition:
         self.result_names = list(result_names or _unique_names([t.op.name for t in outputs], set()))
         self._stateful: bool | None = None
         self._op_def: OpDef | None = None
+        # Its FunctionDef as bytes, where it came from one.
+        self._source: bytes | None = None
 
     @classmethod
     def _lazy(cls, name: str, attrs: dict[str, Any], arguments: list[tuple[str, DType]],
-              results: list[tuple[str, DType]], is_stateful: bool | None, build: Callable[[], _Body]) -> FunctionDefinition:
+              results: list[tuple[str, DType]], is_stateful: bool | None,
+              build: Callable[[], _Body]) -> FunctionDefinition:
         """A definition whose body `build()` makes when it is first asked for."""
         made = cls.__new__(cls)
         made.name, made.attrs, made._body, made._build = name, attrs, None, build
         made._lock, made._stateful, made._op_def = threading.RLock(), is_stateful, None
+        made._source = None
         made.argument_names, made.argument_types = [n for n, _ in arguments], [d for _, d in arguments]
         made.result_names, made.result_types = [n for n, _ in results], [d for _, d in results]
         return made
@@ -102,7 +110,8 @@ class FunctionDefinition:
     def is_stateful(self) -> bool:
         """True where a call has effects, or may differ between two calls with the same arguments."""
         if self._stateful is None:
-            self._stateful = any(op.op_def.stateful and op.type not in INPUT_TYPES for op in self.graph.get_operations())
+            self._stateful = any(op.op_def.stateful and op.type not in INPUT_TYPES for op
+                                 in self.graph.get_operations())
         return self._stateful
 
     def __repr__(self) -> str:
@@ -113,9 +122,9 @@ class FunctionDefinition:
 def call_op_def(function: FunctionDefinition) -> OpDef:
     """The OpDef of a node whose type is the function's name, as Defun calls are."""
     if function._op_def is None:
-        signature = Signature(function.name, [Arg(n, d) for n, d in zip(function.argument_names, function.argument_types)],
-                              [Arg(n, d) for n, d in zip(function.result_names, function.result_types)])
-        function._op_def = OpDef(signature, _Call(function))
+        arguments = [Arg(n, d) for n, d in zip(function.argument_names, function.argument_types)]
+        results = [Arg(n, d) for n, d in zip(function.result_names, function.result_types)]
+        function._op_def = OpDef(Signature(function.name, arguments, results), _Call(function))
     return function._op_def
 
 
@@ -177,7 +186,8 @@ def add_to_library(function: FunctionDefinition, library: Any) -> None:
     for tensor, name in zip(function.outputs, function.result_names):
         signature.output_arg.add(name=name, type=tensor.dtype.base_dtype.number)
         made.ret[name] = _input_text(tensor, arguments)
-    for op, name in zip(function.control_outputs, _unique_names([o.name for o in function.control_outputs], set())):
+    for op, name in zip(function.control_outputs, _unique_names([o.name for o in function.control_outputs],
+                                                                set())):
         signature.control_output.append(name)
         made.control_ret[name] = op.name
     for key, value in function.attrs.items():
@@ -200,17 +210,97 @@ def _input_text(tensor: Tensor, arguments: dict[Operation, str]) -> str:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def import_library(library: Any, graph: Graph) -> None:
-    """Add the functions of a FunctionDefLibrary to `graph`; those that it has by name are left as they are."""
+def import_library(library: Any, graph: Graph) -> dict[str, str]:
+    """Add the functions of a FunctionDefLibrary to `graph`.
+
+    A function that `graph` has already, the same and under the same name, is left as it is. One whose name
+    another function has there gets a new name, and so do those that call it.
+
+    Returns:
+      Old name to new name.
+    """
+    renamed = _new_names(library.function, graph.functions)
     for proto in library.function:
-        if proto.signature.name not in graph.functions:
-            graph.functions[proto.signature.name] = from_proto(proto, graph.functions)
+        name = renamed.get(proto.signature.name, proto.signature.name)
+        if name not in graph.functions:
+            graph.functions[name] = from_proto(_with_names(proto, renamed), graph.functions)
+    return renamed
+
+
+def _new_names(protos: Iterable[Any], present: dict[str, FunctionDefinition]) -> dict[str, str]:
+    known = {p.signature.name: p for p in protos if p.signature.name in present}
+    other = {name for name, proto in known.items() if not _is_same(present[name], proto)}
+    if not other:
+        return {}
+    calls = {p.signature.name: set(_called(p)) for p in protos}
+    while True:
+        # What is the same by its text is another function where it calls another one.
+        more = {n for n in calls if n in present and n not in other and calls[n] & other}
+        if not more:
+            break
+        other |= more
+    taken = {*present, *calls}
+    made: dict[str, str] = {}
+    for name in sorted(other):
+        n = 1
+        while f"{name}_{n}" in taken:
+            n += 1
+        made[name] = f"{name}_{n}"
+        taken.add(made[name])
+    return made
+
+
+def _is_same(function: FunctionDefinition, proto: Any) -> bool:
+    from graphrt.protos import function_pb2
+    given = proto.SerializeToString(deterministic=True)
+    if function._source == given:
+        return True
+    written = function_pb2.FunctionDefLibrary()
+    add_to_library(function, written)
+    return written.function[0].SerializeToString(deterministic=True) == given
+
+
+def _called(proto: Any) -> Iterator[str]:
+    """The names of functions that the nodes of a FunctionDef may run."""
+    for node in proto.node_def:
+        yield node.op
+        for value in node.attr.values():
+            if value.WhichOneof("value") == "func":
+                yield value.func.name
+            for ref in value.list.func:
+                yield ref.name
+
+
+def _with_names(proto: Any, renamed: dict[str, str]) -> Any:
+    """`proto` under its new name, with the new names of what it runs."""
+    if not renamed:
+        return proto
+    made = type(proto).FromString(proto.SerializeToString())
+    made.signature.name = renamed.get(made.signature.name, made.signature.name)
+    for node in made.node_def:
+        node.op = renamed.get(node.op, node.op)
+        for value in node.attr.values():
+            if value.WhichOneof("value") == "func":
+                value.func.name = renamed.get(value.func.name, value.func.name)
+            elif value.WhichOneof("value") == "list":
+                for ref in value.list.func:
+                    ref.name = renamed.get(ref.name, ref.name)
+    return made
+
+
+def with_new_names(value: Any, renamed: dict[str, str]) -> Any:
+    """An attr's value with the new names of functions in it."""
+    if isinstance(value, FunctionRef):
+        return FunctionRef(renamed.get(value.name, value.name), value.attrs)
+    return [with_new_names(v, renamed) for v in value] if isinstance(value, list) else value
 
 
 def from_proto(proto: Any, library: dict[str, Any]) -> FunctionDefinition:
-    """The definition of a FunctionDef; functions that it calls are looked up in `library` when its body is built.
+    """The definition of a FunctionDef; functions that it calls are looked up in `library` when its body is
+    built.
 
-    A function whose argument types are left to its caller's attrs is taken, and is an UnimplementedError where it is called.
+    A function whose argument types are left to its caller's attrs is taken, and is an UnimplementedError
+    where it is called.
     """
     signature = proto.signature
     ends: list[list[tuple[str, DType]]] = [[], []]
@@ -223,12 +313,16 @@ def from_proto(proto: Any, library: dict[str, Any]) -> FunctionDefinition:
 
     def build() -> _Body:
         if is_generic:
-            raise UnimplementedError(None, None, f"function '{signature.name}' leaves the types of its arguments to attrs of its "
-                                     "caller; graphrt takes functions with concrete types")
+            raise UnimplementedError(None, None, f"function '{signature.name}' leaves the types of its "
+                                                 "arguments to attrs of its caller; graphrt takes functions "
+                                                 "with concrete types")
         return _build_body(proto, ends[0], library)
 
     # The flag is a promise of the writer's: where it is unset, the body says.
-    return FunctionDefinition._lazy(signature.name, attrs, ends[0], ends[1], True if signature.is_stateful else None, build)
+    is_stateful = True if signature.is_stateful else None
+    made = FunctionDefinition._lazy(signature.name, attrs, ends[0], ends[1], is_stateful, build)
+    made._source = proto.SerializeToString(deterministic=True)
+    return made
 
 
 def _build_body(proto: Any, arguments: list[tuple[str, DType]], library: dict[str, Any]) -> _Body:
@@ -245,7 +339,8 @@ def _build_body(proto: Any, arguments: list[tuple[str, DType]], library: dict[st
     used: dict[str, Any] = {}
 
     def flat(text: str) -> str:
-        """A FunctionDef's input as a GraphDef's: 'node:output argument:index' counts over all outputs there."""
+        """A FunctionDef's input as a GraphDef's: 'node:output argument:index' counts over all outputs
+        there."""
         if text.startswith("^"):
             if text[1:] in inputs:
                 used[text] = inputs[text[1:]].op
@@ -255,11 +350,12 @@ def _build_body(proto: Any, arguments: list[tuple[str, DType]], library: dict[st
             used[name] = inputs[name]
             return name
         if name not in offsets:
-            raise InvalidArgumentError(None, None, f"function '{proto.signature.name}' takes '{text}', which it does not have")
+            raise InvalidArgumentError(None, None, f"function '{proto.signature.name}' takes '{text}', which "
+                                                   "it does not have")
         argument, _, index = rest.partition(":")
         if argument not in offsets[name]:
-            raise InvalidArgumentError(None, None, f"function '{proto.signature.name}': '{name}' has no output '{argument}' "
-                                       f"(it has {', '.join(offsets[name])})")
+            raise InvalidArgumentError(None, None, f"function '{proto.signature.name}': '{name}' has no "
+                                                   f"output '{argument}' (it has {', '.join(offsets[name])})")
         return f"{name}:{offsets[name][argument] + int(index or 0)}"
 
     for node in proto.node_def:
@@ -297,8 +393,9 @@ def _output_offsets(node: Any, library: dict[str, Any]) -> dict[str, int]:
     if op_def is None and node.op in library:
         op_def = call_op_def(library[node.op])
     if op_def is None:
-        raise NotFoundError(None, None, f"Op type '{node.op}' of node '{node.name}' in a function is not registered in graphrt, "
-                            "and no function of the library is called that")
+        raise NotFoundError(None, None, f"Op type '{node.op}' of node '{node.name}' in a function is not "
+                                        "registered in graphrt, and no function of the library is called "
+                                        "that")
     offsets, at = {}, 0
     for argument, n in zip(op_def.outputs, op_def.counts(op_def.outputs, node_attrs(node, op_def))):
         offsets[argument.name] = at

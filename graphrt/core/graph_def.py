@@ -138,6 +138,24 @@ def import_graph_def(graph_def: Any, input_map: dict[Any, Any] | None = None, re
     return [importer.element(e) for e in return_elements]
 
 
+def extend_graph(graph: Graph, graph_def: Any) -> list[Operation]:
+    """Add the nodes of `graph_def` to `graph` under their own names; they may take what `graph` has already.
+
+    Returns:
+      The operations that were added.
+    Raises:
+      ValueError: a name that is there, unknown ops, inputs that are nowhere.
+    """
+    importer = _Importer(graph, graph_def, {})
+    importer.made = dict(graph._operations)
+    for node in graph_def.node:
+        if node.name in importer.made:
+            raise ValueError(f"the graph has a node called '{node.name}' already")
+    before = len(graph._operations)
+    importer.run("")
+    return list(graph._operations.values())[before:]
+
+
 class _Importer:
     def __init__(self, graph: Graph, graph_def: Any, input_map: dict[Any, Any]) -> None:
         self.graph, self.graph_def = graph, graph_def
@@ -149,12 +167,14 @@ class _Importer:
                 raise TypeError(f"input_map: keys are strings, not {key!r}")
             self.input_map[parse_input(text)] = value
         self.used: set[tuple[str, int]] = set()
+        # Functions whose name another one has in the graph.
+        self.renamed: dict[str, str] = {}
 
     def run(self, scope: str) -> None:
         graph = self.graph
         if self.graph_def.library.function or self.graph_def.library.gradient:
             from graphrt.core import function_def
-            function_def.import_library(self.graph_def.library, graph)
+            self.renamed = function_def.import_library(self.graph_def.library, graph)
         nodes = {}
         for node in self.graph_def.node:
             if node.name in nodes:
@@ -172,9 +192,10 @@ class _Importer:
 
     def _op_def(self, node: Any) -> OpDef | None:
         found = registry.lookup(node.op)
-        if found is None and node.op in self.graph.functions:
+        name = self.renamed.get(node.op, node.op)
+        if found is None and name in self.graph.functions:
             from graphrt.core import function_def
-            return function_def.call_op_def(self.graph.functions[node.op])
+            return function_def.call_op_def(self.graph.functions[name])
         return found
 
     def _ordered(self, nodes: dict[str, Any]) -> list[Any]:
@@ -188,6 +209,8 @@ class _Importer:
                 if parse_input(text) in self.input_map:
                     continue
                 if source not in nodes:
+                    if source in self.made:
+                        continue
                     raise ValueError(f"Node '{node.name}': Unknown input node '{text}'")
                 if not (node.op in ("Merge", "RefMerge") and nodes[source].op in ("NextIteration", "RefNextIteration")):
                     yield source
@@ -219,6 +242,9 @@ class _Importer:
             attrs = node_attrs(node, op_def)
         except InvalidArgumentError as error:
             raise ValueError(error.message) from None
+        if self.renamed:
+            from graphrt.core.function_def import with_new_names
+            attrs = {key: with_new_names(value, self.renamed) for key, value in attrs.items()}
         inputs: list[Tensor | None] = []
         controls: list[Operation] = []
         late: list[tuple[int, str, int]] = []

@@ -48,6 +48,7 @@ resource are the `VariableState` or other resource object itself.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -59,6 +60,7 @@ from graphrt.core.signature import Arg, Attr, Signature, parse_signature
 
 ALL = "all"
 OPS: dict[str, OpDef] = {}
+_completing = threading.RLock()
 
 
 class OpDef:
@@ -72,6 +74,28 @@ class OpDef:
     """
 
     def __init__(self, signature: Signature, impl: Any) -> None:
+        self._complete(signature, impl)
+
+    @classmethod
+    def later(cls, text: str, attrs: dict[str, Any], impl: type) -> OpDef:
+        """An op whose signature is parsed when it is first looked at: most programs use few of the many ops."""
+        made = cls.__new__(cls)
+        made.name = made.__name__ = text[:text.index("(")].strip()
+        made.__doc__ = impl.__doc__
+        made._pending = text, attrs, impl
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what is not there yet; threads that meet here wait for the first.
+        with _completing:
+            pending = self.__dict__.get("_pending")
+            if pending is not None:
+                text, attrs, impl = pending
+                self._complete(parse_signature(text, attrs), impl())
+                del self._pending
+        return object.__getattribute__(self, name)
+
+    def _complete(self, signature: Signature, impl: Any) -> None:
         self.name, self.inputs, self.outputs, self.attrs = (
             signature.name, signature.inputs, signature.outputs, signature.attrs)
         self.impl = impl
@@ -175,11 +199,10 @@ def op(signature: str, **attrs: Any) -> Callable[[type], OpDef]:
     """Register the decorated class as an op; see the module's text. Returns its OpDef."""
 
     def register(cls: type) -> OpDef:
-        parsed = parse_signature(signature, attrs)
-        if parsed.name in OPS:
-            raise ValueError(f"op {parsed.name} is registered twice: by {type(OPS[parsed.name].impl).__module__} and "
-                             f"{cls.__module__}")
-        OPS[parsed.name] = made = OpDef(parsed, cls())
+        made = OpDef.later(signature, attrs, cls)
+        if made.name in OPS:
+            raise ValueError(f"op {made.name} is registered twice: by {type(OPS[made.name].impl).__module__} and {cls.__module__}")
+        OPS[made.name] = made
         return made
 
     return register

@@ -53,6 +53,16 @@ class Draw:
         return np.asarray(made * self.scale if self.scale != 1.0 else made).astype(as_dtype(self.dtype).np)
 
 
+@dataclass(frozen=True)
+class Later:
+    """An array that a function computes when a test asks."""
+
+    compute: Callable[[], np.ndarray]
+
+    def array(self, seed: int) -> np.ndarray:
+        return self.compute()
+
+
 def normal(*shape: int, dtype: Any = "float32") -> Draw:
     """Standard normal; complex dtypes get both parts."""
     return Draw("normal", shape, dtype)
@@ -108,7 +118,7 @@ class Sample:
     def arrays(self) -> list[Any]:
         """The inputs as arrays, the same at every call."""
         def draw(value: Any, i: int) -> Any:
-            if isinstance(value, Draw):
+            if isinstance(value, (Draw, Later)):
                 return value.array(i)
             if isinstance(value, np.ndarray):
                 return value
@@ -116,7 +126,7 @@ class Sample:
             return make_array(value)
 
         return [[draw(v, 100 * i + j) for j, v in enumerate(value)]
-                if isinstance(value, list) and any(isinstance(v, (Draw, np.ndarray)) for v in value)
+                if isinstance(value, list) and any(isinstance(v, (Draw, Later, np.ndarray)) for v in value)
                 else draw(value, i) for i, value in enumerate(self.inputs)]
 
 
@@ -146,5 +156,5 @@ def text(*items: Any) -> np.ndarray:
     return made
 
 
-__all__ = ["Draw", "Program", "Sample", "bools", "empty", "ints", "normal", "positive", "program", "sample",
+__all__ = ["Draw", "Later", "Program", "Sample", "bools", "empty", "ints", "normal", "positive", "program", "sample",
            "text", "uniform"]

@@ -142,6 +142,11 @@ class FuncGraph(Graph):
         with super().control_dependencies(given):
             yield
 
+    def _as_operation(self, given: Any) -> Operation:
+        # A variable of a graph around may be colocated with, and waited for.
+        element = getattr(given, "_as_graph_element", None)
+        return super()._as_operation(element() if element is not None else given)
+
     # -- tracing -------------------------------------------------------------------------------------------
 
     def trace(

@@ -107,6 +107,7 @@ class GuaranteeConst:
 class StopGradient:
     """`input`; gradients end here."""
 
+    not_differentiable = True
     aliases = (0,)
 
     def shape(self, s: ShapeContext, input: TensorShape) -> TensorShape:
@@ -115,7 +116,6 @@ class StopGradient:
     def compute(self, k: KernelContext, input: Any) -> Any:
         return input
 
-    not_differentiable = True
     samples = [sample(normal(2, 3), gradient=False, why="its gradient is none on purpose"), sample(ints(2))]
 
 
@@ -212,6 +212,7 @@ class CheckNumerics:
 class Shape:
     """The shape of `input`, a vector."""
 
+    not_differentiable = True
     host_outputs = (0,)
 
     def shape(self, s: ShapeContext, input: TensorShape) -> TensorShape:
@@ -221,7 +222,6 @@ class Shape:
         dtype, array = k.dtype, np.array
         return lambda input: array(input.shape, dtype)
 
-    not_differentiable = True
     samples = [
         sample(normal(2, 3)),
         sample(normal(), out_type="int64"),
@@ -234,6 +234,7 @@ class Shape:
 class ShapeN:
     """The shape of each of `input`."""
 
+    not_differentiable = True
     host_outputs = ALL
 
     def shape(self, s: ShapeContext, input: list[TensorShape]) -> list[TensorShape]:
@@ -242,7 +243,6 @@ class ShapeN:
     def compute(self, k: KernelContext, *inputs: Any) -> tuple[Any, ...]:
         return tuple([np.array(i.shape, k.dtype) for i in inputs])
 
-    not_differentiable = True
     samples = [sample([normal(2, 3), normal()]), sample([normal(4)], out_type="int64")]
 
 
@@ -250,6 +250,7 @@ class ShapeN:
 class Size:
     """The number of elements of `input`."""
 
+    not_differentiable = True
     host_outputs = (0,)
 
     def shape(self, s: ShapeContext, input: TensorShape) -> TensorShape:
@@ -258,7 +259,6 @@ class Size:
     def compute(self, k: KernelContext, input: Any) -> Any:
         return np.array(input.size, k.dtype)
 
-    not_differentiable = True
     samples = [sample(normal(2, 3)), sample(normal(), out_type="int64"), sample(empty(0, 2))]
 
 
@@ -266,6 +266,7 @@ class Size:
 class Rank:
     """The number of dimensions of `input`."""
 
+    not_differentiable = True
     host_outputs = (0,)
 
     def shape(self, s: ShapeContext, input: TensorShape) -> TensorShape:
@@ -274,7 +275,6 @@ class Rank:
     def compute(self, k: KernelContext, input: Any) -> Any:
         return np.array(input.ndim, np.int32)
 
-    not_differentiable = True
     samples = [sample(normal(2, 3)), sample(normal())]
 
 
@@ -360,7 +360,7 @@ class ExpandDims:
 
     def compute(self, k: KernelContext, input: Any, dim: Any) -> Any:
         shape = input.shape
-        at = _inserted_axis(int(dim.reshape(())), len(shape))
+        at = _inserted_axis(dim.item(), len(shape))
         return input.reshape(shape[:at] + (1,) + shape[at:])
 
     def gradient(self, op: Any, dy: Tensor) -> list[Any]:
@@ -407,17 +407,26 @@ class Squeeze:
                 )
         return TensorShape.of(tuple([d for i, d in enumerate(input.sizes) if i not in dropped]))
 
-    def compute(self, k: KernelContext, input: Any) -> Any:
-        axes, shape = k.attrs["squeeze_dims"], input.shape
-        if not axes:
-            return input.reshape(tuple([d for d in shape if d != 1]))
-        dropped = _checked_axes(axes, len(shape))
-        for a in dropped:
-            if shape[a] != 1:
-                raise ValueError(
-                    f"cannot squeeze dimension {a} of {list(shape)}: its size is {shape[a]}, not 1"
-                )
-        return input.reshape(tuple([d for i, d in enumerate(shape) if i not in dropped]))
+    def bind(self, k: KernelContext) -> Callable[..., Any]:
+        axes = k.attrs["squeeze_dims"]
+        dropped_of_rank: dict[int, set[int]] = {}
+
+        def squeeze_all(input: Any) -> Any:
+            return input.reshape([d for d in input.shape if d != 1])
+
+        def squeeze(input: Any) -> Any:
+            shape = input.shape
+            dropped = dropped_of_rank.get(len(shape))
+            if dropped is None:
+                dropped = dropped_of_rank[len(shape)] = _checked_axes(axes, len(shape))
+            for a in dropped:
+                if shape[a] != 1:
+                    raise ValueError(
+                        f"cannot squeeze dimension {a} of {list(shape)}: its size is {shape[a]}, not 1"
+                    )
+            return input.reshape([d for i, d in enumerate(shape) if i not in dropped])
+
+        return squeeze if axes else squeeze_all
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return reshape_like(dy, op.inputs[0])
@@ -452,9 +461,10 @@ class Fill:
         if dims.ndim != 1:
             raise ValueError(f"dims must be a vector, not of shape {list(dims.shape)}")
         if out is None:
-            if (dims < 0).any():
-                raise ValueError(f"cannot fill a tensor of the negative shape {dims.tolist()}")
-            out = k.xp.empty(tuple(dims.tolist()), k.dtype)
+            sizes = dims.tolist()
+            if any(d < 0 for d in sizes):
+                raise ValueError(f"cannot fill a tensor of the negative shape {sizes}")
+            out = k.xp.empty(tuple(sizes), k.dtype)
         out[...] = value
         return out
 
@@ -476,6 +486,7 @@ class Fill:
 class ZerosLike:
     """Zeros of the shape and dtype of `x` (False, empty strings)."""
 
+    not_differentiable = True
     overwrites = (0,)
 
     def shape(self, s: ShapeContext, x: TensorShape) -> TensorShape:
@@ -487,7 +498,6 @@ class ZerosLike:
         out[...] = b"" if k.output_dtypes[0].is_object else 0
         return out
 
-    not_differentiable = True
     samples = [
         sample(normal(2, 3)),
         sample(ints()),
@@ -501,6 +511,7 @@ class ZerosLike:
 class OnesLike:
     """Ones of the shape and dtype of `x` (True)."""
 
+    not_differentiable = True
     overwrites = (0,)
 
     def shape(self, s: ShapeContext, x: TensorShape) -> TensorShape:
@@ -512,5 +523,4 @@ class OnesLike:
         out[...] = 1
         return out
 
-    not_differentiable = True
     samples = [sample(normal(2, 3)), sample(ints()), sample(bools(2)), sample(empty(0, 2))]

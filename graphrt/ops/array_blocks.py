@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def _batch_shape(
         return TensorShape.of((*unknown(1 + m).sizes, *input.sizes[1 + m :]))  # type: ignore[misc]
     if any(b < 1 for b in block):
         raise ValueError(f"block_shape {block} must be 1 or more")
-    n, product = input.sizes[0], int(np.prod(block))
+    n, product = input.sizes[0], math.prod(block)
     if to_batch:
         n = None if n is None else n * product
     elif n is not None:
@@ -187,7 +188,7 @@ def _to_space(xp: Any, input: Any, block: list[int], crops: list[list[int]]) -> 
     """BatchToSpaceND's value."""
     m = len(block)
     _batch_shape(TensorShape.of(input.shape), block, crops, m, False)
-    n = input.shape[0] // int(np.prod(block))
+    n = input.shape[0] // math.prod(block)
     space = input.shape[1 : 1 + m]
     parts = input.reshape(*block, n, *space, *input.shape[1 + m :])
     order = [m, *[a for i in range(m) for a in (m + 1 + i, i)], *range(2 * m + 1, parts.ndim)]

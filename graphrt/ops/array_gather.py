@@ -1,4 +1,4 @@
-"""Elements picked by index, and put at an index: Gather, GatherNd, ScatterNd, TensorScatter."""
+"""Slices picked along an axis: Gather, GatherV2."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from graphrt.ops.array_nodes import dense, normal_axis, shape_of, size_of
 from graphrt.ops.broadcasting import cast_to
 
 _INDEX = "type in {int32,int64}"
-_UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def check_indices(xp: Any, indices: Any, size: int, what: str = "indices") -> None:
     """Raise InvalidArgumentError where an index is not in [0, size): the first one, with its place."""
     # Seen as unsigned a negative index is a large one, so one pass finds both ends.
-    if indices.size and int(indices.view(_UNSIGNED[indices.dtype.itemsize]).max()) >= size:
-        bad = np.asarray((indices < 0) | (indices >= size))
+    if indices.size and int(indices.view(UNSIGNED[indices.dtype.itemsize]).max()) >= size:
+        bad = (indices < 0) | (indices >= size)
         place = np.unravel_index(int(bad.argmax()), bad.shape)
         shown = f"[{','.join(map(str, place))}]" if place else ""
         raise InvalidArgumentError(None, None, f"{what}{shown} = {int(indices[place])} is not in [0, {size})")

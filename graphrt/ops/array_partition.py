@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import bools, empty, ints, normal, sample, text
 from graphrt.core.shapes import UNKNOWN, TensorShape
 from graphrt.core.signature import Attr
-from graphrt.ops.array_gather import check_indices
+from graphrt.ops.array_gather import UNSIGNED, check_indices
 from graphrt.ops.array_nodes import dense, int_constant, normal_axis, shape_of
 from graphrt.ops.broadcasting import cast_to
 
@@ -95,8 +96,9 @@ class _Stitching:
                     f"data[{i}] has shape {list(values.shape)}: indices[{i}] {list(index.shape)} ask for "
                     f"{list(index.shape + rest)}"
                 )
-            check_indices(k.xp, index, size, f"indices[{i}]")
-            made[index.reshape(-1)] = values.reshape(index.size, *rest)
+            if index.size and int(index.min()) < 0:
+                check_indices(k.xp, index, size, f"indices[{i}]")
+            made[index.reshape(-1)] = values.reshape((index.size, *rest))
         return made
 
     def gradient(self, op: Any, dy: Any) -> list[Any]:
@@ -199,19 +201,17 @@ class OneHot:
             if out is None:
                 out = xp.empty((*shape[:at], n, *shape[at:]), dtype)
             out[...] = off_value
-            before, behind = (
-                int(np.prod(shape[:at], dtype=np.int64)),
-                int(np.prod(shape[at:], dtype=np.int64)),
-            )
-            flat = indices.reshape(-1).astype(np.int64)
-            # An index outside [0, depth) leaves its row off.
-            place = xp.nonzero((flat >= 0) & (flat < n))[0]
-            hot = (
-                (place // behind * n + flat[place]) * behind + place % behind
-                if behind != 1
-                else place * n + flat[place]
-            )
-            out.reshape(before * n * behind)[hot] = on_value
+            flat, behind = indices.reshape(-1), math.prod(shape[at:])
+            place = xp.arange(flat.size)
+            if flat.size and int(flat.view(UNSIGNED[flat.dtype.itemsize]).max()) >= n:
+                # An index outside [0, depth) leaves its row off.
+                place = xp.nonzero((flat >= 0) & (flat < n))[0]
+                flat = flat[place]
+            if behind == 1:
+                hot = place * n + flat
+            else:
+                hot = (place // behind * n + flat) * behind + place % behind
+            out.reshape(-1)[hot] = on_value
             return out
 
         return one_hot

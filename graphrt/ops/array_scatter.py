@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample, text
 from graphrt.core.shapes import UNKNOWN, TensorShape
 from graphrt.core.tensor import IndexedSlices
+from graphrt.ops.array_gather import UNSIGNED
 from graphrt.ops.array_nodes import dense, shape_of, zeros_of
 
 _POLICY = "string = ''"
@@ -42,23 +44,22 @@ def _depth(indices: Any, rank: int, of: Any) -> int:
 
 def _flat_places(xp: Any, indices: Any, sizes: tuple[int, ...]) -> tuple[Any, Any]:
     """The row of each place in a tensor whose first dimensions `sizes` are one, and a mask of the places
-    that are outside
-    (None where there are none)."""
-    rows = indices.reshape(-1, len(sizes)) if sizes else indices.reshape(int(np.prod(indices.shape[:-1])), 0)
-    flat = xp.zeros(len(rows), np.int64)
-    outside = None
+    that are outside (None where there are none)."""
+    rows = indices.reshape((math.prod(indices.shape[:-1]), len(sizes)))
+    flat = outside = None
     for i, size in enumerate(sizes):
-        column = rows[:, i].astype(np.int64)
+        column = rows[:, i]
         # Seen as unsigned a negative index is a large one.
-        bad = column.view(np.uint64) >= size
-        if bad.any():
+        unsigned = column.view(UNSIGNED[column.dtype.itemsize])
+        if unsigned.size and int(unsigned.max()) >= size:
+            bad = unsigned >= size
             outside = bad if outside is None else outside | bad
-        flat = flat * size + column
-    return flat, outside
+        flat = column.astype(np.int64) if flat is None else flat * size + column
+    return xp.zeros(len(rows), np.int64) if flat is None else flat, outside
 
 
 def _outside(indices: Any, outside: Any, shape: Any, what: str = "indices") -> InvalidArgumentError:
-    row = int(np.asarray(outside).argmax())
+    row = int(outside.argmax())
     place = np.unravel_index(row, indices.shape[:-1]) if indices.ndim > 1 else ()
     shown = ",".join(map(str, place))
     bad = indices.reshape(-1, indices.shape[-1])[row].tolist()
@@ -94,7 +95,7 @@ class GatherNd:
             if not _ignores(k.attrs):
                 raise _outside(indices, outside, params.shape)
             flat = k.xp.where(outside, 0, flat)
-        rows = params.reshape((int(np.prod(sizes)), *rest))
+        rows = params.reshape((math.prod(sizes), *rest))
         if not len(rows):
             return k.xp.empty((*indices.shape[:-1], *rest), k.dtype)
         made = rows.take(flat, 0)
@@ -167,7 +168,7 @@ def _scatter(k: KernelContext, made: Any, indices: Any, updates: Any, how: str) 
         flat, values = flat[~outside], values[~outside]
     if not flat.size:
         return made
-    rows = made.reshape((int(np.prod(sizes)), *rest))
+    rows = made.reshape((math.prod(sizes), *rest))
     if how == "assign":
         rows[flat] = values
     else:

@@ -1,4 +1,4 @@
-"""Slice and StridedSlice, their gradients, and assignment to a strided slice."""
+"""Slice and StridedSlice, and their gradients."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -208,19 +209,19 @@ class SparseReshape:
     def compute(
         self, k: KernelContext, input_indices: Any, input_shape: Any, new_shape: Any
     ) -> tuple[Any, Any]:
-        whole, sizes = int(np.prod(input_shape)), new_shape.tolist()
+        whole, sizes = math.prod(input_shape.tolist()), new_shape.tolist()
         if sizes.count(-1) > 1 or any(d < -1 for d in sizes):
             raise InvalidArgumentError(
                 None, None, f"new_shape {sizes}: sizes are 0 or more, and one of them may be -1"
             )
         if -1 in sizes:
-            known = int(np.prod([d for d in sizes if d >= 0]))
+            known = math.prod([d for d in sizes if d >= 0])
             if known == 0 or whole % known:
                 raise InvalidArgumentError(
                     None, None, f"a sparse tensor of {whole} places cannot be reshaped to {sizes}"
                 )
             sizes = [whole // known if d == -1 else d for d in sizes]
-        if int(np.prod(sizes)) != whole:
+        if math.prod(sizes) != whole:
             raise InvalidArgumentError(
                 None,
                 None,

@@ -22,8 +22,7 @@ _SHAPE = np.array([2, 3])
 
 def _reduced(indices: Any, values: Any, shape: Any, axes: Any, ufunc: Any) -> tuple[list[int], Any, Any]:
     """The kept axes of a reduction over `axes` (all, where there are none), the places in them that have
-    entries, and for
-    each the reduced value."""
+    entries, and for each the reduced value."""
     rank = shape.size
     gone = {normal_axis(a, rank) for a in np.asarray(axes).reshape(-1).tolist()} or set(range(rank))
     kept = [i for i in range(rank) if i not in gone]

@@ -13,8 +13,16 @@ from graphrt.core.samples import normal, program, sample
 from graphrt.core.shapes import UNKNOWN, TensorShape
 from graphrt.core.tensor import Tensor
 from graphrt.ops.broadcasting import cast_to
-from graphrt.ops.linalg import LAPACK_TYPES, adjoint, check_square, positive_definite, product, square, turned, wide
-
+from graphrt.ops.linalg import (
+    LAPACK_TYPES,
+    adjoint,
+    check_square,
+    positive_definite,
+    product,
+    square,
+    turned,
+    wide,
+)
 
 
 @op("Qr(input: T) -> q: T, r: T", full_matrices="bool = False", T=LAPACK_TYPES)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -122,13 +123,24 @@ class Einsum:
         equation, dtype = parse_equation(k.attrs["equation"].decode()), k.dtype
         narrow = k.output_dtypes[0] in (half, bfloat16)
 
+        recipes: dict[tuple[Any, ...], Recipe | None] = {}
+
         def einsum(*inputs: Any) -> Any:
+            if len(inputs) == 2 and not narrow:
+                x, y = inputs
+                key = x.shape, y.shape
+                recipe = recipes.get(key, _UNSEEN)
+                if recipe is _UNSEEN:
+                    recipe = matrix_recipe(equation, *key)
+                    if len(recipes) < 64:
+                        recipes[key] = recipe
+                if recipe is not None:
+                    return recipe.run(x, y)
             arrays = [np.asarray(i, np.float32) if narrow else np.asarray(i) for i in inputs]
             parts, output, _ = expand(equation, tuple(a.ndim for a in arrays))
             made = contract(arrays, parts, output)
             # What has no sum is a view of the input.
-            made = made.astype(dtype, copy=any(np.may_share_memory(made, a) for a in arrays))
-            return made
+            return made.astype(dtype, copy=any(np.may_share_memory(made, a) for a in arrays))
         return einsum
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
@@ -151,6 +163,50 @@ class Einsum:
                sample([ints(3, 4), ints(4, 5)], equation="ij,jk->ik"), sample([empty(0, 4), normal(4, 5)], equation="ij,jk->ik"),
                sample([normal(3, 4, dtype="complex64"), normal(4, 2, dtype="complex64")], equation="ij,jk->ik"),
                sample([normal(3, 4, dtype="half"), normal(4, 5, dtype="half")], equation="ij,jk->ik", gradient=False)]
+
+
+_UNSEEN: Any = object()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A product as one matmul: how each input is turned and shaped before it, and the product after it."""
+
+    x_order: tuple[int, ...]
+    x_shape: tuple[int, ...]
+    y_order: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def run(self, x: Any, y: Any) -> Any:
+        product = np.matmul(x.transpose(self.x_order).reshape(self.x_shape), y.transpose(self.y_order).reshape(self.y_shape))
+        return product.reshape(self.shape).transpose(self.order)
+
+
+def matrix_recipe(equation: Equation, x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> Recipe | None:
+    """The Recipe of two inputs of these shapes; None where a label repeats in one of them, is summed from one alone, or
+    broadcasts: `contract` takes those."""
+    (a, b), output, _ = expand(equation, (len(x_shape), len(y_shape)))
+    if len(set(a)) < len(a) or len(set(b)) < len(b) or len(set(output)) < len(output):
+        return None
+    sizes: dict[str, int] = dict(zip(a, x_shape))
+    if any(sizes.setdefault(label, size) != size for label, size in zip(b, y_shape)):
+        return None
+    batch = [i for i in a if i in b and i in output]
+    inner = [i for i in a if i in b and i not in output]
+    left, right = [i for i in a if i not in b], [i for i in b if i not in a]
+    if not set(left + right) <= set(output):
+        return None
+
+    def size(labels: list[str]) -> int:
+        return prod(sizes[i] for i in labels)
+
+    made = [*batch, *left, *right]
+    outer = tuple(sizes[i] for i in batch)
+    return Recipe(tuple(a.index(i) for i in (*batch, *left, *inner)), (*outer, size(left), size(inner)),
+                  tuple(b.index(i) for i in (*batch, *inner, *right)), (*outer, size(inner), size(right)),
+                  tuple(sizes[i] for i in made), tuple(made.index(i) for i in output))
 
 
 def contract(arrays: list[Any], parts: tuple[tuple[str, ...], ...], output: tuple[str, ...]) -> Any:

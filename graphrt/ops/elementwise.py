@@ -14,6 +14,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from graphrt.core.registry import KernelContext, ShapeContext
 from graphrt.core.shapes import TensorShape, broadcast
 
@@ -93,7 +95,7 @@ def _compile(expression: str, names: tuple[str, ...], xp: Any, dtype: Any) -> Ca
 
 
 class _Numbers(ast.NodeTransformer):
-    """Numbers become names of 0-d arrays: Python's would make bfloat16 float32, and cost a conversion a call."""
+    """Numbers become names of NumPy's: Python's would make bfloat16 float32, and cost a conversion a call."""
 
     def __init__(self, scope: dict[str, Any], xp: Any, dtype: Any) -> None:
         self.scope, self.xp, self.dtype = scope, xp, dtype
@@ -108,7 +110,9 @@ class _Numbers(ast.NodeTransformer):
 
     def _named(self, number: Any) -> ast.AST:
         name = f"number_{len(self.scope)}"
-        self.scope[name] = self.xp.asarray(number, self.dtype)
+        array = np.asarray(number, self.dtype)
+        # A GPU's array would belong to one device; its module takes NumPy's scalars on any.
+        self.scope[name] = array if self.xp is np else array[()]
         return ast.Name(name, ast.Load())
 
 

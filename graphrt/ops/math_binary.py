@@ -8,8 +8,21 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import raw
-from graphrt.core.dtypes import COMPLEX, FLOATS, INTEGERS, bfloat16, float32, float64, half, int8, int16, int32, int64, string
-from graphrt.core.dtypes import uint8
+from graphrt.core.dtypes import (
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    bfloat16,
+    float32,
+    float64,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint8,
+)
 from graphrt.core.graph import name_scope
 from graphrt.core.registry import KernelContext, op
 from graphrt.core.samples import empty, ints, normal, positive, sample, text
@@ -108,7 +121,7 @@ class RealDiv(Elementwise):
 
 
 def _nonzero_divisor(x: Any, y: Any) -> None:
-    if x.size and not np.all(y):
+    if (not y.all() if y.ndim else y == 0) and x.size:
         raise ValueError("Integer division by zero: the divisor has a 0")
 
 

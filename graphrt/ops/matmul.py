@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import raw
-from graphrt.core.dtypes import COMPLEX, FLOATS, REAL, bfloat16, half, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+from graphrt.core.dtypes import (
+    COMPLEX,
+    FLOATS,
+    REAL,
+    bfloat16,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from graphrt.core.errors import with_hint
 from graphrt.core.matrix_product import product, settle_threads
 from graphrt.core.registry import KernelContext, ShapeContext, op

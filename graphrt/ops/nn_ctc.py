@@ -415,6 +415,8 @@ def _grow(
             continue
         total = log_p + (beam.old_blank if label == beam.label else beam.old_total)
         if not (total > _NEVER and (len(leaves) < width or total > leaves[0][0])):
+            if child is not None:  # it may have fallen out in this step, and must not grow in it
+                child.old_blank = child.old_total = _NEVER
             continue
         if child is None:
             child = beam.children[label] = _Beam(beam, label)

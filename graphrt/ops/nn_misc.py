@@ -123,7 +123,8 @@ class BiasAddGrad:
         is_first = k.attrs["data_format"] == b"NCHW"
         is_short = dtype.itemsize == 2 and k.output_dtypes[0].is_floating
         summed = np.dtype(np.float32) if is_short else dtype
-        has_blas = xp is np and dtype in (np.float32, np.float64)
+        has_blas = dtype in (np.float32, np.float64)
+        ones = _ones if xp is np else xp.ones
 
         def kernel(out_backprop: Any, out: Any) -> Any:
             shape = out_backprop.shape
@@ -140,7 +141,7 @@ class BiasAddGrad:
             if len(rows) > _LONG:
                 rows = _sums_of_blocks(xp, rows, summed)
             if has_blas and rows.flags.c_contiguous:
-                return np.dot(_ones(len(rows), dtype), rows, out)
+                return xp.dot(ones(len(rows), dtype), rows, out)
             made = rows.sum(axis=0, dtype=summed, out=None if is_short else out)
             if not is_short:
                 return made

@@ -248,11 +248,10 @@ _T = {"T": "type in {half,bfloat16,float}", "U": "type in {float}"}
 
 def _inference(op_name: str, shape: tuple[int, ...], data_format: str, channels: int) -> Any:
     """A program that runs the op for inference: there TensorFlow does not set all outputs."""
-    rng = np.random.default_rng(0)
-    x, scale, offset, mean = (rng.standard_normal(n).astype("f") for n in (shape, channels, channels,
-                                                                           channels))
-
     def build(tf: Any) -> list[Any]:
+        rng = np.random.default_rng(0)
+        x, scale, offset, mean = (rng.standard_normal(n).astype("f") for n in (shape, channels, channels,
+                                                                               channels))
         made = getattr(tf.raw_ops, op_name)(x=x, scale=scale, offset=offset, mean=mean,
                                             variance=mean ** 2 + np.float32(0.5),
                                             is_training=False, data_format=data_format)

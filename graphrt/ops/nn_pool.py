@@ -14,7 +14,7 @@ import numpy as np
 from graphrt.core import pool_kernels, raw
 from graphrt.core.dtypes import INDEX
 from graphrt.core.registry import KernelContext, ShapeContext, op
-from graphrt.core.samples import empty, ints, normal, sample
+from graphrt.core.samples import Later, empty, ints, normal, sample
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
 from graphrt.core.windows import Ints, Window, channels_first, window
@@ -215,13 +215,18 @@ def _int32(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
 
-def _pooled_draw(*shape: int, ties: bool = False, **attrs: Any) -> tuple[np.ndarray, np.ndarray]:
+def _pooled_draw(*shape: int, ties: bool = False, **attrs: Any) -> tuple[Later, Later]:
     """An input and its maximum pooling: TensorFlow's gradients compare the two."""
-    rng = np.random.default_rng(shape)
-    x = (rng.integers(0, 3, shape) if ties else rng.standard_normal(shape)).astype(np.float32)
-    encoded = {name: value.encode() if isinstance(value, str) else value for name, value in attrs.items()}
-    encoded["data_format"] = b"NHWC" if len(shape) == 4 else b"NDHWC"
-    return x, pool_kernels.max_pool(x, Pooling.of(encoded, len(shape) - 2).window(shape))
+    def drawn() -> np.ndarray:
+        rng = np.random.default_rng(shape)
+        return (rng.integers(0, 3, shape) if ties else rng.standard_normal(shape)).astype(np.float32)
+
+    def pooled() -> np.ndarray:
+        encoded = {name: value.encode() if isinstance(value, str) else value for name, value in attrs.items()}
+        encoded["data_format"] = b"NHWC" if len(shape) == 4 else b"NDHWC"
+        return pool_kernels.max_pool(drawn(), Pooling.of(encoded, len(shape) - 2).window(shape))
+
+    return Later(drawn), Later(pooled)
 
 
 @op("MaxPool(input: T) -> output: T", T=_MAX_TYPES, **_SIZES, **_PADDING_EXPLICIT, **_LAYOUT_VECT)

@@ -10,8 +10,25 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.dtypes import (DType, bfloat16, bool_, complex64, complex128, float32, float64, half, int8, int16, int32, int64,
-                                 string, uint8, uint16, uint32, uint64)
+from graphrt.core.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import SparseTensor, Tensor
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphrt.core.errors import InvalidArgumentError
+from graphrt.core.registry import KernelContext
 
 
 def truncated_division(xp: Any, a: Any, b: Any) -> Any:
@@ -35,30 +36,46 @@ UPDATES: dict[str, Callable[[Any, Any, Any], Any] | None] = {
 }
 
 
-def distinct_rounds(xp: Any, indices: Any) -> Iterator[Any]:
+def distinct_rounds(indices: np.ndarray) -> Iterator[Any]:
     """Positions in the vector `indices`, in rounds without a duplicate; one round `slice(None)` where there
     is none."""
     n = indices.size
     if n < 2:
         yield slice(None)
         return
-    order = xp.argsort(indices, kind="stable")
+    order = np.argsort(indices, kind="stable")
     ordered = indices[order]
-    is_new = xp.empty(n, bool)
+    is_new = np.empty(n, bool)
     is_new[0] = True
-    xp.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
     if is_new.all():
         yield slice(None)
         return
-    positions = xp.arange(n)
+    positions = np.arange(n)
     # How many equal indices came before each: its distance from the first of its run.
-    earlier = positions - xp.maximum.accumulate(xp.where(is_new, positions, 0))
-    by_round = xp.argsort(earlier, kind="stable")
-    ends = xp.cumsum(xp.bincount(earlier))
+    earlier = positions - np.maximum.accumulate(np.where(is_new, positions, 0))
+    by_round = np.argsort(earlier, kind="stable")
     start = 0
-    for end in ends.tolist():
+    for end in np.cumsum(np.bincount(earlier)).tolist():
         yield order[by_round[start:end]]
         start = end
+
+
+Rounds = Callable[[Any], Iterator[Any]]
+
+
+def rounds_for(k: KernelContext) -> Rounds:
+    """distinct_rounds of vectors on the kernel's device, with positions there; a GPU's are sorted by the
+    host."""
+    if k.xp is np:
+        return distinct_rounds
+    device = k.device
+
+    def rounds(indices: Any) -> Iterator[Any]:
+        for chosen in distinct_rounds(device.to_host(indices)):
+            yield chosen if isinstance(chosen, slice) else device.from_host(chosen)
+
+    return rounds
 
 
 def checked_rows(xp: Any, indices: Any, n: int, name: str, shape: tuple[int, ...] | None = None) -> Any:
@@ -81,7 +98,9 @@ def checked_rows(xp: Any, indices: Any, n: int, name: str, shape: tuple[int, ...
     return flat
 
 
-def scatter_rows(xp: Any, how: str, array: Any, rows: Any, updates: Any) -> None:
+def scatter_rows(
+    xp: Any, how: str, array: Any, rows: Any, updates: Any, rounds: Rounds = distinct_rounds
+) -> None:
     """array[rows[i]] = how(array[rows[i]], updates[i]) for each i in order.
 
     Args:
@@ -89,12 +108,13 @@ def scatter_rows(xp: Any, how: str, array: Any, rows: Any, updates: Any) -> None
       array: shape [n, ...], written in place.
       rows: vector of row numbers in [0, n).
       updates: shape [len(rows), ...], or a scalar for all.
+      rounds: the device's, from rounds_for.
     """
     update = UPDATES[how]
     if update is None:
         array[rows] = updates  # the last of equal indices stays
         return
     is_scalar = not updates.ndim
-    for chosen in distinct_rounds(xp, rows):
+    for chosen in rounds(rows):
         picked = rows[chosen]
         array[picked] = update(xp, array[picked], updates if is_scalar else updates[chosen])

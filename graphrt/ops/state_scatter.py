@@ -14,7 +14,7 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.resources import VariableState
 from graphrt.core.samples import Program
 from graphrt.core.shapes import TensorShape
-from graphrt.ops.scatter_kernels import checked_rows, scatter_rows
+from graphrt.ops.scatter_kernels import checked_rows, rounds_for, scatter_rows
 from graphrt.ops.state_resource import held
 from graphrt.ops.state_samples import on_ref, on_resource
 
@@ -48,13 +48,12 @@ class Scatter:
             if not updates.is_compatible_with(wanted):
                 raise ValueError(
                     f"updates must have the shape of indices plus that of a row, {wanted}, or be a scalar, "
-                    "not "
-                    f"{updates}"
+                    f"not {updates}"
                 )
         return None if self.is_resource else variable
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
-        xp, how, op_type, is_resource = k.xp, self.how, k.type, self.is_resource
+        xp, how, op_type, is_resource, rounds = k.xp, self.how, k.type, self.is_resource, rounds_for(k)
 
         def scatter(variable: VariableState, indices: Any, updates: Any) -> Any:
             with variable.lock:
@@ -75,7 +74,7 @@ class Scatter:
                             f"{list(wanted)}",
                         )
                     updates = updates.reshape((rows.size,) + array.shape[1:])
-                scatter_rows(xp, how, array, rows, updates)
+                scatter_rows(xp, how, array, rows, updates, rounds)
             return () if is_resource else variable
 
         return scatter
@@ -103,13 +102,12 @@ class ScatterNd:
             if not updates.is_compatible_with(wanted):
                 raise ValueError(
                     "updates must have the shape of indices without its last axis plus that of a slice, "
-                    f"{wanted}, "
-                    f"not {updates}"
+                    f"{wanted}, not {updates}"
                 )
         return None if self.is_resource else ref
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
-        xp, how, op_type, is_resource = k.xp, self.how, k.type, self.is_resource
+        xp, how, op_type, is_resource, rounds = k.xp, self.how, k.type, self.is_resource, rounds_for(k)
         drops_bad = _policy(k) == "IGNORE"
 
         def scatter(ref: VariableState, indices: Any, updates: Any) -> Any:
@@ -141,7 +139,7 @@ class ScatterNd:
                 rows = xp.zeros(vectors.shape[0], np.int64)
                 for axis in range(depth):
                     rows = rows * array.shape[axis] + vectors[:, axis]
-                scatter_rows(xp, how, array.reshape((n_slices,) + array.shape[depth:]), rows, updates)
+                scatter_rows(xp, how, array.reshape((n_slices,) + array.shape[depth:]), rows, updates, rounds)
             return () if is_resource else ref
 
         return scatter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def summary(array: Any, dtype: DType, summarize: int) -> str:
     def part(axis: int, first: int) -> str:
         if axis == rank:
             return write(items[first])
-        stride = int(np.prod(shape[axis + 1 :], dtype=np.int64))
+        stride = math.prod(shape[axis + 1 :])
         size = shape[axis]
         gap = " " if axis == rank - 1 else "\n" * (rank - axis - 1) + " " * (axis + 1)
         shown = [part(axis + 1, first + i * stride) for i in range(min(ends, size))]

@@ -31,7 +31,7 @@ from graphrt.core.dtypes import (
 )
 from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.registry import KernelContext, ShapeContext, op
-from graphrt.core.samples import ints, normal, sample, text
+from graphrt.core.samples import Later, ints, normal, sample, text
 from graphrt.core.shapes import UNKNOWN, TensorShape
 from graphrt.core.tensor_proto import to_array, to_proto
 from graphrt.ops.strings import map_text, scalar_text, text_array
@@ -487,6 +487,6 @@ class ParseTensor:
         return to_array(proto)
 
     samples = [
-        sample(scalar_text(to_proto(np.array([[1, 2]], np.int32)).SerializeToString()), out_type="int32"),
-        sample(scalar_text(to_proto(text("a", "bc")).SerializeToString()), out_type="string"),
+        sample(Later(lambda: scalar_text(to_proto(np.array([[1, 2]], np.int32)).SerializeToString())), out_type="int32"),
+        sample(Later(lambda: scalar_text(to_proto(text("a", "bc")).SerializeToString())), out_type="string"),
     ]

@@ -1,8 +1,7 @@
 """Regular expressions in RE2's syntax, which programs write, run by Python's `re`.
 
 `compiled` translates what the two spell differently and refuses what RE2 does not have (lookaround, back
-references),
-so that a pattern means the same here as in TensorFlow.
+references), so that a pattern means the same here as in TensorFlow.
 """
 
 from __future__ import annotations

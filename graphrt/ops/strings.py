@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -105,7 +106,7 @@ class ReduceJoin:
         kept = [i for i in range(inputs.ndim) if i not in axes]
         shape = tuple([inputs.shape[i] for i in kept])
         rows = inputs.transpose(kept + axes[::-1]).reshape(
-            int(np.prod(shape, dtype=np.int64)), int(np.prod([inputs.shape[a] for a in axes], dtype=np.int64))
+            math.prod(shape), math.prod([inputs.shape[a] for a in axes])
         )
         if k.attrs["keep_dims"]:
             shape = tuple([1 if i in axes else d for i, d in enumerate(inputs.shape)])
@@ -152,8 +153,8 @@ class UnsortedSegmentJoin:
             )
         check_indices(np, segment_ids, n, "segment_ids")
         rest = inputs.shape[rank:]
-        rows = inputs.reshape(segment_ids.size, int(np.prod(rest, dtype=np.int64))).tolist()
-        width = len(rows[0]) if rows else int(np.prod(rest, dtype=np.int64))
+        rows = inputs.reshape(segment_ids.size, math.prod(rest)).tolist()
+        width = len(rows[0]) if rows else math.prod(rest)
         parts: list[list[list[bytes]]] = [[[] for _ in range(width)] for _ in range(n)]
         for segment, row in zip(segment_ids.reshape(-1).tolist(), rows):
             for column, item in enumerate(row):

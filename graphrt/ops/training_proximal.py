@@ -68,7 +68,7 @@ class AdagradDA(Update):
 
     def prepare(self, xp: Any, attrs: dict[str, Any], scalars: list[Any]) -> Any:
         lr, l1, l2, global_step = plain(scalars)
-        steps = lr.dtype.type(global_step)
+        steps = global_step.astype(lr.dtype)
         return lr, (steps * l1 if l1 > 0 else None), l2 * (steps * lr)
 
     def step(

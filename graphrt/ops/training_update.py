@@ -30,7 +30,7 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.resources import VariableState
 from graphrt.core.samples import Program, program
 from graphrt.core.shapes import TensorShape
-from graphrt.ops.scatter_kernels import checked_rows, distinct_rounds
+from graphrt.ops.scatter_kernels import checked_rows, rounds_for
 from graphrt.ops.state_resource import held
 
 # Elements a block: 64 KB of float32 an array, so that a step's few arrays stay in a core's L2 cache.
@@ -101,7 +101,7 @@ class Update:
             self.scalar_at,
         )
         apply = _blocks(self, xp, attrs, _Scratch(xp, k.attrs["T"].np, self.scratch))
-        is_resource, names = self.is_resource, self.names
+        is_resource, names, rounds = self.is_resource, self.names, rounds_for(k)
 
         def memory(states: tuple[VariableState, ...]) -> list[Any]:
             arrays = [state.writable() for state in states]
@@ -123,7 +123,7 @@ class Update:
             if grad.shape != wanted:
                 raise _unlike(k, names[grad_at], grad.shape, states[0], wanted)
             rows = checked_rows(xp, indices, arrays[0].shape[0], states[0].name)
-            for chosen in distinct_rounds(xp, rows):
+            for chosen in rounds(rows):
                 picked = rows[chosen]
                 gathered = [array[picked] for array in arrays]
                 apply(gathered, grad[chosen], scalars)

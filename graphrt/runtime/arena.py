@@ -7,6 +7,7 @@ that leave a plan: a block is free again when nobody refers to it, so large resu
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -71,7 +72,7 @@ def plan_buffers(nodes: list[Node], shapes: dict[Value, tuple[int, ...] | None],
         if shape is None or root in escaped or not ownership.is_fresh(value) or root != value or node.dtypes[0].is_object:
             continue
         dtype = node.dtypes[0].np
-        nbytes = _rounded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        nbytes = _rounded(math.prod(shape) * dtype.itemsize)
         slot = _in_place(node, i, shape, shapes, ownership, slot_of_root, last_use)
         if slot is None:
             pool = free.get(nbytes)
@@ -136,7 +137,7 @@ class ArenaPool:
             aligned = [s[(-s.ctypes.data) % 64:] for s in slots]
             made = []
             for slot, shape, dtype in self.plan.views:
-                nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+                nbytes = math.prod(shape) * dtype.itemsize
                 made.append(aligned[slot][:nbytes].view(dtype).reshape(shape))
             return made
 
@@ -169,7 +170,7 @@ class RecyclingPool:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """An uninitialised array that is the caller's."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < RECYCLED_FROM:
             return np.empty(shape, dtype)
         size = _rounded(nbytes)
@@ -187,5 +188,11 @@ class RecyclingPool:
     def allocator(self, shape: tuple[int, ...], dtype: np.dtype) -> Callable[[], np.ndarray]:
         return lambda: self.empty(shape, dtype)
 
+    def unlock(self) -> None:
+        """A forked child has no thread that could give the lock back."""
+        self._lock = threading.Lock()
+
 
 POOL = RecyclingPool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOL.unlock)

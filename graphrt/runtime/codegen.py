@@ -16,6 +16,7 @@ segments. One line is one node, so a traceback's line number says which node fai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter_ns
@@ -35,6 +36,9 @@ PASSED_THROUGH = frozenset(("Identity", "StopGradient", "PreventGradient", "Plac
 _NOTHING = frozenset(("NoOp", "ControlTrigger"))
 # Nodes between two looks at the cancel flag.
 _POLL_EVERY = 32
+# Values from this size on are let go after their last use; smaller ones when the segment returns.
+_RELEASED_FROM = 4096
+_TEMPORARY = re.compile(r"\bt\d+(?:_\d+)?\b")
 
 
 class Dead:
@@ -103,6 +107,7 @@ class _Writer:
     def __init__(self, layout: Layout, nodes: list[Node], special: Special, traced: bool) -> None:
         self.layout, self.nodes, self.special, self.traced = layout, nodes, special, traced
         self.lines: list[tuple[str, str, Node | None]] = []  # (guard variable, text, node)
+        self.released: set[str] = set()
         self.guard_names: dict[Guard, str] = {ALWAYS: ""}
         self.names: dict[Value, str] = {v: f"v{layout.number[v[0]]}_{v[1]}" for v in special.known}
 
@@ -152,6 +157,8 @@ class _Writer:
                 terms.append(self.value((literal.node, -1)))
             else:
                 text = self.plain((literal.node, literal.index))
+                if literal.node.shapes[literal.index].rank != 0:
+                    text = f"scalar({text}, '{literal.node.name}')"
                 terms.append(text if literal.positive else f"not {text}")
         self.lines.append(("", f"{name} = " + " and ".join(terms), None))
         return name
@@ -220,6 +227,7 @@ class _Writer:
                 self.names[node, i] = name
             text = f"{', '.join(names)} = {call}"
         name = self.guard(guard)
+        self.released.update(self.names[node, i] for i in range(count) if self.is_released(node, i))
         if self.traced:
             self.lines.append((name, "x = clock()", node))
         self.lines.append((name, text, node))
@@ -237,6 +245,14 @@ class _Writer:
             n = self.layout.number[node]
             return f"e{n}()"
         return "None"
+
+    def is_released(self, node: Node, index: int) -> bool:
+        """True for what is worth letting go after its last use: memory that is not the arena's, and snapshots, without which
+        an update need not copy its variable."""
+        if (node, index) in self.special.buffers.of_value or node.dtypes[index].is_ref:
+            return False
+        n = node.shapes[index].num_elements()
+        return n is None or n * node.dtypes[index].size >= _RELEASED_FROM or node.type == "ReadVariableOp"
 
     def keep(self, node: Node, index: int, guard: Guard) -> None:
         """Store a value that another segment takes."""
@@ -290,6 +306,8 @@ class _Writer:
         dtype = edge[0].dtypes[edge[1]]
         if index in self.layout.copied:
             text = f"copy({text})" if dtype.base_dtype.name not in ("resource", "variant") else text
+        elif not dtype.is_object and (edge[0].shapes[edge[1]].rank not in (0, 1) or edge[0].op_def.aliases):
+            text = f"whole({text})"
         name = self.guard(guard)
         if name:
             self.lines.append(("", f"if not {name}: dead_fetch(n{self.layout.number[node]})", node))
@@ -322,7 +340,13 @@ class _Writer:
             lines.append(f"    {used.rstrip()} = a")
         by_line: dict[int, Node] = {}
         open_guard = ""
-        for guard, text, node in self.lines:
+        last = {name: i for i, (_, text, _) in enumerate(self.lines) for name in _TEMPORARY.findall(text) if name in self.released}
+        ending: dict[int, str] = {}
+        for name, i in last.items():
+            if not self.lines[i][1].startswith("return"):
+                ending[i] = ending.get(i, "") + f"; {name} = None"
+        for i, (guard, text, node) in enumerate(self.lines):
+            text += ending.get(i, "")
             if guard != open_guard:
                 open_guard = guard
                 if guard:
@@ -354,8 +378,9 @@ def write_segment(layout: Layout, nodes: list[Node], name: str, special: Special
         own[f"e{layout.number[node]}"] = POOL.allocator(shape, dtype)
     for (node, index), value in special.known.items():
         own[f"v{layout.number[node]}_{index}"] = value
-    exec(compile(source, f"<plan {name}>", "exec"), own)
-    return SegmentCode(own.pop("segment"), source, by_line)
+    made: dict[str, Any] = {}
+    exec(compile(source, f"<plan {name}>", "exec"), own, made)
+    return SegmentCode(made["segment"], source, by_line)
 
 
 def _dead_fetch(node: Node) -> None:
@@ -368,10 +393,25 @@ def _copy(value: Any) -> Any:
     return value.copy()
 
 
+def _whole(value: Any) -> Any:
+    """A fetched array is contiguous, writable, and does not keep a larger one alive."""
+    flags = value.flags
+    if not (flags.c_contiguous and flags.writeable) or getattr(value.base, "nbytes", 0) > 2 * value.nbytes:
+        return value.copy()
+    return value
+
+
+def _scalar(value: Any, name: str) -> Any:
+    if value.ndim:
+        raise InvalidArgumentError(None, None, f"a condition must be a scalar, and '{name}' is of shape {list(value.shape)}: "
+                                   "tf.reduce_all or tf.reduce_any makes it one")
+    return value
+
+
 def base_scope() -> dict[str, Any]:
     """The names that every generated segment knows."""
     zero_d = [np.array(i, np.int32) for i in range(64)]
-    return {"DEAD": DEAD, "dead_fetch": _dead_fetch, "copy": _copy, "zero_d": zero_d, "clock": perf_counter_ns,
+    return {"DEAD": DEAD, "dead_fetch": _dead_fetch, "copy": _copy, "whole": _whole, "scalar": _scalar, "zero_d": zero_d, "clock": perf_counter_ns,
             "step_run_fetch": _store_fetch}
 
 

@@ -5,6 +5,7 @@ They are daemons and hold no lock while they wait, so work that never returns ke
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -17,6 +18,10 @@ class ElasticThreads:
 
     def __init__(self, name: str, idle_seconds: float = _IDLE_SECONDS) -> None:
         self._name, self._idle_seconds = name, idle_seconds
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: a forked child has none of its parent's threads."""
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
@@ -52,3 +57,5 @@ class ElasticThreads:
 
 
 elastic_threads = ElasticThreads("graphrt-blocking")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=elastic_threads.forget)

@@ -8,6 +8,7 @@ A plan owns no buffers, so any number of threads and masters run it at once.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -25,8 +26,9 @@ from graphrt.runtime.codegen import DEAD, PASSED_THROUGH, Layout, SegmentCode, S
 from graphrt.runtime.device_binding import bind_for_accelerator
 from graphrt.runtime.float_errors import loud, quiet
 from graphrt.runtime.guards import MERGES, SWITCHES, output_guards
+from graphrt.runtime.live_views import viewing
 from graphrt.runtime.ownership import FORWARDING, Ownership, Value
-from graphrt.runtime.schedule import cut, order, waits
+from graphrt.runtime.schedule import cut, order, read_variables, waits
 from graphrt.runtime.worker_session import WorkerSession
 
 _plan_numbers = itertools.count(1)
@@ -116,6 +118,7 @@ class Plan:
     def _bind(self, nodes: list[Node], number: dict[Node, int], scope: dict[str, Any], guards: Any) -> None:
         """Hoist what is the same in every step, bind every kernel."""
         device, session = self.device, self.session
+        live = {n for n, variables in read_variables(nodes).items() if any(v.type != "VarHandleOp" for v in variables)}
         for node in nodes:
             op_def = node.op_def
             if node.type in ("_Arg", "_Retval", "NoOp") or node.type in SWITCHES or node.type in MERGES:
@@ -128,7 +131,8 @@ class Plan:
                     # A ref variable's node gives its state, which reads go through; a constant its array.
                     self.hoisted[node] = scope[f"c{number[node]}"] = op_def.impl.hoist(context)
                 elif not waits(node) and node.type not in PASSED_THROUGH and node.type not in ("_Send", "_HostSend"):
-                    scope[f"k{number[node]}"] = bound_kernel(op_def, context)
+                    kernel = bound_kernel(op_def, context)
+                    scope[f"k{number[node]}"] = viewing(kernel) if node in live and op_def.aliases else kernel
             except Exception as error:
                 raise describe(error, node, self.partition.device) from error
         if not device.is_host:
@@ -240,6 +244,8 @@ class Plan:
         try:
             return code.function(step, r, arena, *feeds)
         except Exception as error:
+            if step.error is not None:
+                raise step.error from error  # a kernel met what the step's end had taken away
             raise self._described(error, code) from error
         finally:
             loud(before)
@@ -298,7 +304,7 @@ class Plan:
             shape = shapes.get((node, 0))
             if (node, 0) in special.buffers.of_value or shape is None or len(node.dtypes) != 1 or node.dtypes[0].is_object:
                 continue
-            if not node.op_def.aliases and int(np.prod(shape, dtype=np.int64)) * node.dtypes[0].np.itemsize >= RECYCLED_FROM:
+            if not node.op_def.aliases and math.prod(shape) * node.dtypes[0].np.itemsize >= RECYCLED_FROM:
                 special.fresh[node, 0] = (shape, node.dtypes[0].np)
         return write_segment(self.layout, segment.nodes, self.name, special), ArenaPool(special.buffers)
 

@@ -176,6 +176,13 @@ class Step(StepContext):
         self._ready.append((run, segment))
         self._wake()
 
+    def release(self) -> None:
+        """Let go what a finished step held: its runs and their values refer to each other, and would stay until the garbage
+        collector came by."""
+        for run in self.runs:
+            run.r.clear()
+        self.runs = []
+
     def plan_over(self) -> None:
         with self._lock:
             self._unfinished -= 1

@@ -53,17 +53,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="graphrt explain", description="What the compiler makes of a model: what each pass does, "
-                                     "where nodes are placed and why, and what crosses between devices.")
-    parser.add_argument("model", help="a GraphDef (.pb, .pbtxt), a MetaGraphDef (.meta) or a SavedModel folder")
-    parser.add_argument("--fetch", action="append", default=[], metavar="NAME", help="a tensor to fetch ('y' or 'y:0'), or an "
-                        "operation to run; may be repeated")
-    parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an operation to run; may be repeated")
-    parser.add_argument("--feed", action="append", default=[], metavar="NAME", help="a tensor that is fed; may be repeated")
-    parser.add_argument("--signature", metavar="KEY", help="take feeds and fetches from this signature of a SavedModel")
-    parser.add_argument("--device", action="append", default=[], metavar="DEVICE", help="a device to place on, as cpu:1 or "
-                        "/job:ps/task:0/gpu:0; may be repeated; the first CPU is the client's. Default: cpu:0")
-    parser.add_argument("--soft-placement", action="store_true", help="as allow_soft_placement in ConfigProto")
+    parser = argparse.ArgumentParser(prog="graphrt explain",
+                                     description="What the compiler makes of a model: what each pass does, "
+                                                 "where nodes are placed and why, and what crosses between "
+                                                 "devices.")
+    parser.add_argument("model",
+                        help="a GraphDef (.pb, .pbtxt), a MetaGraphDef (.meta) or a SavedModel folder")
+    parser.add_argument("--fetch", action="append", default=[], metavar="NAME",
+                        help="a tensor to fetch ('y' or 'y:0'), or an operation to run; may be repeated")
+    parser.add_argument("--target", action="append", default=[], metavar="NAME",
+                        help="an operation to run; may be repeated")
+    parser.add_argument("--feed", action="append", default=[], metavar="NAME",
+                        help="a tensor that is fed; may be repeated")
+    parser.add_argument("--signature", metavar="KEY",
+                        help="take feeds and fetches from this signature of a SavedModel")
+    parser.add_argument("--device", action="append", default=[], metavar="DEVICE",
+                        help="a device to place on, as cpu:1 or /job:ps/task:0/gpu:0; may be repeated; the "
+                             "first CPU is the client's. Default: cpu:0")
+    parser.add_argument("--soft-placement", action="store_true",
+                        help="as allow_soft_placement in ConfigProto")
     parser.add_argument("--by-task", action="store_true", help="cut one partition a task, as a master does")
     parser.add_argument("--plain", action="store_true", help="without the optimising passes")
     parser.add_argument("--full", action="store_true", help="list every node, not the first few")
@@ -160,8 +168,10 @@ def _signature(arguments: argparse.Namespace, graph: Graph, signatures: dict[str
             targets.append(name)
     if not tensors and not targets:
         ends = [op.name for op in graph.get_operations() if not any(t._consumers for t in op.outputs)][-8:]
-        choices = [f"--signature {key}" for key in sorted(signatures)] + [f"--fetch {name}" for name in reversed(ends)]
-        raise UsageError(f"nothing is asked for: give --fetch or --target. Of {arguments.model}: {', '.join(choices)}")
+        choices = [f"--signature {key}" for key in sorted(signatures)]
+        choices += [f"--fetch {name}" for name in reversed(ends)]
+        raise UsageError(f"nothing is asked for: give --fetch or --target. Of {arguments.model}: "
+                         f"{', '.join(choices)}")
     for name in [*feeds, *targets]:
         _element(graph, name)
     fed = [name if ":" in name else f"{name}:0" for name in feeds]

@@ -82,8 +82,7 @@ class Optimizer:
         if all(grad is None for grad, _ in grads_and_vars):
             raise ValueError(
                 "No gradients provided for any variable, check your graph for ops that do not support "
-                "gradients, "
-                f"between variables {[str(v) for _, v in grads_and_vars]} and loss {loss}."
+                f"gradients, between variables {[str(v) for _, v in grads_and_vars]} and loss {loss}."
             )
         return self.apply_gradients(grads_and_vars, global_step=global_step, name=name)
 
@@ -113,8 +112,7 @@ class Optimizer:
         if gate_gradients not in (Optimizer.GATE_NONE, Optimizer.GATE_OP, Optimizer.GATE_GRAPH):
             raise ValueError(
                 "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
-                "Optimizer.GATE_GRAPH.  "
-                f"Not {gate_gradients}"
+                f"Optimizer.GATE_GRAPH.  Not {gate_gradients}"
             )
         if grad_loss is not None:
             grad_loss = convert_to_tensor_or_indexed_slices(grad_loss, loss.dtype.base_dtype)

@@ -158,8 +158,7 @@ def variable_axis_size_partitioner(
     if max_shard_bytes < 1 or bytes_per_string_element < 1:
         raise ValueError(
             "Both max_shard_bytes and bytes_per_string_element must be positive. Currently, max_shard_bytes "
-            "is "
-            f"{max_shard_bytes} and bytes_per_string_element is {bytes_per_string_element}"
+            f"is {max_shard_bytes} and bytes_per_string_element is {bytes_per_string_element}"
         )
     if max_shards and max_shards < 1:
         raise ValueError("max_shards must be positive.")

@@ -265,8 +265,7 @@ class BaseResourceVariable(Variable):
     def __bool__(self) -> bool:
         raise TypeError(
             f"using the variable '{self.name}' as a Python bool is not allowed: its value is known only in a "
-            "step. "
-            "Use tf.cond for control flow, `is not None` to test for presence"
+            "step. Use tf.cond for control flow, `is not None` to test for presence"
         )
 
     def _no_assignment(self, other: Any) -> Any:
@@ -362,8 +361,7 @@ class ResourceVariable(BaseResourceVariable):
         if not variable_def.is_resource:
             raise ValueError(
                 f"the VariableDef of '{variable_def.variable_name}' is a ref variable's: a resource variable "
-                "cannot "
-                "be made of its nodes"
+                "cannot be made of its nodes"
             )
         graph = get_default_graph()
         self._handle = graph.as_graph_element(

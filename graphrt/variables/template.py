@@ -119,8 +119,7 @@ class Template:
         if len(all_global) != n_global:
             _log.info(
                 "New variables created when calling a template after the first time, perhaps you used "
-                "tf.Variable when "
-                "you meant tf.get_variable: %s",
+                "tf.Variable when you meant tf.get_variable: %s",
                 all_global[n_global:],
             )
         return result

@@ -277,8 +277,7 @@ class Variable(metaclass=VariableClass):
         if dtype is not None and dtype.base_dtype is not self.dtype.base_dtype:
             raise ValueError(
                 f"Incompatible type conversion requested to type '{dtype.name}' for variable '{self.name}' "
-                "of type "
-                f"'{self.dtype.name}': tf.cast(variable, tf.{dtype.name}) converts"
+                f"of type '{self.dtype.name}': tf.cast(variable, tf.{dtype.name}) converts"
             )
 
     def ref(self) -> TensorReference:

@@ -169,8 +169,7 @@ class VariableScope:
         if self._custom_getter is not None:
             raise ValueError(
                 "Private access to _get_partitioned_variable is not allowed when a custom getter is set.  "
-                "Current "
-                f"custom getter: {self._custom_getter}.  It is likely that you're using "
+                f"Current custom getter: {self._custom_getter}.  It is likely that you're using "
                 "create_partitioned_variables.  If so, consider instead using get_variable with a non-empty "
                 "partitioner parameter instead."
             )
@@ -521,8 +520,7 @@ def variable_op_scope(
     """variable_scope with `values` first, as older programs call it."""
     warnings.warn(
         "tf.variable_op_scope(values, name, default_name) is deprecated, use tf.variable_scope(name, "
-        "default_name, "
-        "values)",
+        "default_name, values)",
         DeprecationWarning,
         stacklevel=3,
     )

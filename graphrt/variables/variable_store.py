@@ -56,8 +56,7 @@ class PartitionInfo:
         if len(var_offset) != len(full_shape):
             raise ValueError(
                 f"Expected equal length, but `var_offset` is of length {len(var_offset)} while full_shape is "
-                "of "
-                f"length {len(full_shape)}."
+                f"of length {len(full_shape)}."
             )
         if any(not 0 <= offset < size for offset, size in zip(var_offset, full_shape)):
             raise ValueError(
@@ -86,8 +85,7 @@ class PartitionInfo:
         if len(cut) > 1:
             raise ValueError(
                 f"Cannot use single_slice_dim() with shape={shape} and self.full_shape={self.full_shape} "
-                "since slice "
-                f"dim could be any of {cut}"
+                f"since slice dim could be any of {cut}"
             )
         return cut[0] if cut else None
 
@@ -258,8 +256,7 @@ class VariableStore:
         if f"{name}/part_0" in self.variables:
             raise ValueError(
                 "No partitioner was provided, but a partitioned version of the variable was found: "
-                f"{name}/part_0. "
-                "Perhaps a variable of the same name was already created with partitioning?"
+                f"{name}/part_0. Perhaps a variable of the same name was already created with partitioning?"
             )
         return self._get_single(name, **options)
 
@@ -281,8 +278,7 @@ class VariableStore:
         if name in self.variables:
             raise ValueError(
                 "A partitioner was provided, but an unpartitioned version of the variable was found: "
-                f"{name}.  "
-                "Perhaps a variable of the same name was already created without partitioning?"
+                f"{name}.  Perhaps a variable of the same name was already created without partitioning?"
             )
         shape = as_shape(shape)
         if isinstance(initializer, Tensor):
@@ -293,8 +289,7 @@ class VariableStore:
         if reuse is True:
             raise ValueError(
                 f"PartitionedVariable {name} does not exist, or was not created with tf.get_variable(). Did "
-                "you "
-                "mean to set reuse=False or reuse=tf.AUTO_REUSE in VarScope?"
+                "you mean to set reuse=False or reuse=tf.AUTO_REUSE in VarScope?"
             )
         assert partitions is not None
         axis = next((i for i, p in enumerate(partitions) if p > 1), 0)
@@ -386,8 +381,7 @@ class VariableStore:
         if reuse is True:
             raise ValueError(
                 f"Variable {name} does not exist, or was not created with tf.get_variable(). Did you mean to "
-                "set "
-                "reuse=tf.AUTO_REUSE in VarScope?"
+                "set reuse=tf.AUTO_REUSE in VarScope?"
             )
         if initializer is None:
             if shape is None:
@@ -485,8 +479,7 @@ def bound_initializer(
         return initializer, None
     raise ValueError(
         "The initializer passed is not valid. It should be a callable with no arguments and the shape should "
-        "not be "
-        "provided or an instance of `tf.keras.initializers.*' and `shape` should be fully defined."
+        "not be provided or an instance of `tf.keras.initializers.*' and `shape` should be fully defined."
     )
 
 

@@ -1,6 +1,7 @@
 """Runs compiled steps node by node, by the kernels alone: what the compiler's passes are held against.
 
-No plan, no arena, no thread: one node after the other in the given order, each value a fresh array, dead tensors as DEAD.
+No plan, no arena, no thread: one node after the other in the given order, each value a fresh array, dead
+tensors as DEAD.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ class CpuDevice(Device):
 
 
 class GpuDevice(Device):
-    """A device that calls itself a GPU, has no kernel for Log and for updates by AssignSub, and runs NumPy kernels."""
+    """A device that calls itself a GPU, has no kernel for Log and for updates by AssignSub, and runs NumPy
+    kernels."""
 
     type = "GPU"
 
     def supports(self, op_def: Any, dtypes: Any = None) -> bool:
-        return op_def.name not in ("Log", "AssignSubVariableOp") and not any(d.name == "string" for d in dtypes or ())
+        has_text = any(d.name == "string" for d in dtypes or ())
+        return not has_text and op_def.name not in ("Log", "AssignSubVariableOp")
 
 
 def device(name: str) -> Device:
@@ -46,8 +49,8 @@ def devices(*names: str) -> list[Device]:
     return [device(n) for n in names]
 
 
-def compiled(graph: Graph, fetches: Any = (), targets: Any = (), feeds: Any = (), on: list[Device] | None = None,
-             **options: Any) -> CompiledStep:
+def compiled(graph: Graph, fetches: Any = (), targets: Any = (), feeds: Any = (), on: list[Device] | None
+             = None, **options: Any) -> CompiledStep:
     """Compile a step of tensors, operations or their names, by default on one CPU."""
     def names(items: Any) -> tuple[str, ...]:
         items = items if isinstance(items, (list, tuple)) else (items,)
@@ -55,7 +58,8 @@ def compiled(graph: Graph, fetches: Any = (), targets: Any = (), feeds: Any = ()
 
     known = on or devices("cpu:0")
     signature = Signature(names(feeds), names(fetches), names(targets))
-    return compile_step(graph, signature, known, CompileOptions(options.pop("client_device", known[0].name), verify=True, **options))
+    return compile_step(graph, signature, known,
+                        CompileOptions(options.pop("client_device", known[0].name), verify=True, **options))
 
 
 def plain_options() -> dict[str, bool]:
@@ -92,10 +96,12 @@ class Interpreter:
                     nodes.pop(0)
                     moved = True
             if not moved:
-                raise AssertionError(f"every partition waits: {[nodes[0].name for nodes in waiting if nodes]}")
+                raise AssertionError("every partition waits: "
+                                     f"{[nodes[0].name for nodes in waiting if nodes]}")
         return [fetched[i] for i in range(len(fetched))]
 
-    def _step(self, node: Node, values: Any, dead: set[Node], feeds: list[Any], fetched: dict[int, Any], sent: Any) -> bool:
+    def _step(self, node: Node, values: Any, dead: set[Node], feeds: list[Any], fetched: dict[int, Any],
+              sent: Any) -> bool:
         """Run one node; False where it has to wait."""
         if node.type in ("_Recv", "_HostRecv"):
             key = _key(node)
@@ -137,10 +143,10 @@ class Interpreter:
         if node.type in ("Switch", "RefSwitch"):
             return [DEAD, inputs[0]] if bool(inputs[1]) else [inputs[0], DEAD]
         if node.type in ("Merge", "RefMerge"):
-            assert len(alive) == 1, f"{len(alive)} inputs of '{node.name}' are alive: which one it takes is a race"
+            assert len(alive) == 1, f"{len(alive)} inputs of '{node.name}' are alive: it is a race"
             return [inputs[alive[0]], np.int32(alive[0])]
-        context = KernelContext(node.name, node.type, node.attrs, node.input_dtypes, node.dtypes, node.shapes, np,
-                                self.session.devices.get(node.device), self.session, node)
+        context = KernelContext(node.name, node.type, node.attrs, node.input_dtypes, node.dtypes, node.shapes,
+                                np, self.session.devices.get(node.device), self.session, node)
         if node.op_def.has_hoist:
             return [node.op_def.impl.hoist(context)]
         given = [v if wanted.is_ref else _plain(v) for v, wanted in zip(inputs, context.input_dtypes)]
@@ -153,12 +159,13 @@ class Interpreter:
 
 
 def _key(node: Node) -> tuple[Any, ...]:
-    return tuple(node.attrs[a] for a in ("tensor_name", "send_device", "send_device_incarnation", "recv_device"))
+    return tuple(node.attrs[a]
+                 for a in ("tensor_name", "send_device", "send_device_incarnation", "recv_device"))
 
 
 def _plain(value: Any) -> Any:
     """What a plain reader of a value gets: a ref variable's memory as it is now."""
-    return value.read().copy() if hasattr(value, "read") and hasattr(value, "is_ref") and value.is_ref else value
+    return value.read().copy() if getattr(value, "is_ref", False) else value
 
 
 def same_bits(a: Any, b: Any) -> bool:

@@ -1,4 +1,5 @@
-"""Random graphs for the compiler: arithmetic with special values, views, shapes, branches, variables, several devices."""
+"""Random graphs for the compiler: arithmetic with special values, views, shapes, branches, variables, several
+devices."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from graphrt.core.graph import Graph
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.0, float("nan"), float("inf"), float("-inf"), 1e-40, 3.4e38)
 _UNARY = ("Neg", "Identity", "StopGradient", "Abs", "Exp", "Square", "Relu", "Sqrt", "Sign")
 _BINARY = ("AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum")
-_KINDS = ("unary", "binary", "special", "constant", "transpose", "reshape", "cast", "shape", "sum", "join", "branch", "const_branch",
-          "control", "variable", "twice")
+_KINDS = ("unary", "binary", "special", "constant", "transpose", "reshape", "cast", "shape", "sum", "join",
+          "branch", "const_branch", "control", "variable", "twice")
 
 
 @dataclass
@@ -51,7 +52,9 @@ class _Builder:
         self.sizes = {x: (2, 3), z: (2, 3)}  # what a step makes of them
         self.effects: list[Any] = []
         self.handle = raw.VarHandleOp(dtype="float32", shape=[2, 3], shared_name="v", name="v")
-        init = raw.AssignVariableOp(self.handle, raw.Const(value=np.ones((2, 3), np.float32), dtype="float32"), name="init")
+        init = raw.AssignVariableOp(self.handle,
+                                    raw.Const(value=np.ones((2, 3), np.float32), dtype="float32"),
+                                    name="init")
         self.last_write: Any = None
         for _ in range(size):
             kind = self.draw(st.sampled_from(_KINDS))
@@ -62,10 +65,13 @@ class _Builder:
                 self.tensors.append(tensor)
                 self.sizes[tensor] = sizes
         fetches = self.draw(st.lists(st.sampled_from(self.tensors), min_size=1, max_size=3, unique=True))
-        targets = self.draw(st.lists(st.sampled_from(self.effects), max_size=2, unique=True)) if self.effects else []
+        effects = st.lists(st.sampled_from(self.effects), max_size=2, unique=True) if self.effects else st.just([])
+        targets = self.draw(effects)
         special = st.sampled_from(SPECIAL)
-        values = [np.array(self.draw(st.lists(special, min_size=6, max_size=6)), np.float32).reshape(2, 3) for _ in range(2)]
-        return Program(self.graph, fetches, targets, [x, z, self.pred], [*values, np.array(self.draw(st.booleans()))], init)
+        values = [np.array(self.draw(st.lists(special, min_size=6, max_size=6)), np.float32).reshape(2, 3)
+                  for _ in range(2)]
+        return Program(self.graph, fetches, targets, [x, z, self.pred],
+                       [*values, np.array(self.draw(st.booleans()))], init)
 
     def _pick(self) -> Any:
         return self.draw(st.sampled_from(self.tensors))
@@ -80,7 +86,8 @@ class _Builder:
     def _binary(self) -> Any:
         x = self._pick()
         same = [t for t in self.tensors if self.sizes[t] in (self.sizes[x], ())]
-        return getattr(raw, self.draw(st.sampled_from(_BINARY)))(x, self.draw(st.sampled_from(same))), self.sizes[x]
+        op = getattr(raw, self.draw(st.sampled_from(_BINARY)))
+        return op(x, self.draw(st.sampled_from(same))), self.sizes[x]
 
     def _special(self) -> Any:
         x, c = self._pick(), self._scalar()
@@ -92,9 +99,8 @@ class _Builder:
         return raw.Const(value=value, dtype="float32"), (2, 3)
 
     def _twice(self) -> Any:
-        x, name = self._pick(), self.draw(st.sampled_from(_UNARY))
-        inner = getattr(raw, name)(x)
-        made = getattr(raw, name)(inner) if self.draw(st.booleans()) else raw.AddN([inner, getattr(raw, name)(x)])
+        x, op = self._pick(), getattr(raw, self.draw(st.sampled_from(_UNARY)))
+        made = op(op(x)) if self.draw(st.booleans()) else raw.AddN([op(x), op(x)])
         return made, self.sizes[x]
 
     def _ints(self, *values: int) -> Any:
@@ -115,7 +121,8 @@ class _Builder:
     def _cast(self) -> Any:
         x = self._pick()
         through = self.draw(st.sampled_from(["float64", "float16", "float32"]))
-        return raw.Cast(raw.Cast(x, SrcT="float32", DstT=through), SrcT=through, DstT="float32"), self.sizes[x]
+        there = raw.Cast(x, SrcT="float32", DstT=through)
+        return raw.Cast(there, SrcT=through, DstT="float32"), self.sizes[x]
 
     def _shape(self) -> Any:
         x = self._pick()
@@ -136,7 +143,8 @@ class _Builder:
         if not self.sizes[x] or np.prod(self.sizes[x]) > 50:
             return None
         n = self.draw(st.integers(2, 3))
-        return raw.ConcatV2([x] * n, raw.Const(value=np.array(0, np.int32), dtype="int32")), (self.sizes[x][0] * n, *self.sizes[x][1:])
+        axis = raw.Const(value=np.array(0, np.int32), dtype="int32")
+        return raw.ConcatV2([x] * n, axis), (self.sizes[x][0] * n, *self.sizes[x][1:])
 
     def _branch(self, predicate: Any = None) -> Any:
         """A conditional of one or two ops, perhaps with one that only waits for its branch."""

@@ -71,13 +71,14 @@ def test_attrs_with_their_default_are_left_out_and_filled_in(g):
 
 
 def test_tensorflows_bookkeeping_is_ignored():
-    step, _ = from_graph_def(message(("c", "Const", [], {"value": ONE, "dtype": FLOAT, "_src": b"c", "_dst": b"d", "other": 3})))
+    attrs = {"value": ONE, "dtype": FLOAT, "_src": b"c", "_dst": b"d", "other": 3}
+    step, _ = from_graph_def(message(("c", "Const", [], attrs)))
     assert set(step.nodes[0].attrs) == {"value", "dtype", "other"}
 
 
 def test_shapes_are_taken_from_the_message_or_inferred():
-    step, _ = from_graph_def(message(("c", "Const", [], {"value": np.zeros((2, 3), np.float32), "dtype": FLOAT}),
-                                     ("y", "Neg", ["c"], {"T": FLOAT})))
+    constant = ("c", "Const", [], {"value": np.zeros((2, 3), np.float32), "dtype": FLOAT})
+    step, _ = from_graph_def(message(constant, ("y", "Neg", ["c"], {"T": FLOAT})))
     assert step.nodes[1].shapes == [TensorShape([2, 3])]
 
 
@@ -86,16 +87,21 @@ def test_what_nothing_takes_runs_for_its_effect():
     assert [t.name for t in step.targets] == ["b"]
 
 
+CONSTANT = ("c", "Const", [], {"value": ONE, "dtype": FLOAT})
+INTEGER = ("c", "Const", [], {"value": np.array(1, np.int32), "dtype": int32})
+
+
 @pytest.mark.parametrize("nodes,kind,told", [
     ([("y", "NoSuchOp", [], {})], NotFoundError, "Op type not registered 'NoSuchOp' .node 'y'."),
-    ([("y", "Neg", ["x"], {"T": FLOAT})], InvalidArgumentError, "node 'y' takes 'x', which is not in the GraphDef"),
+    ([("y", "Neg", ["x"], {"T": FLOAT})], InvalidArgumentError,
+     "node 'y' takes 'x', which is not in the GraphDef"),
     ([("a", "NoOp", [], {}), ("a", "NoOp", [], {})], InvalidArgumentError, "two nodes called 'a'"),
-    ([("c", "Const", [], {"value": ONE, "dtype": FLOAT}), ("y", "Neg", ["c:1"], {"T": FLOAT})], InvalidArgumentError,
+    ([CONSTANT, ("y", "Neg", ["c:1"], {"T": FLOAT})], InvalidArgumentError,
      "takes 'c:1', and 'c' .Const. has 1 outputs"),
-    ([("c", "Const", [], {"value": ONE, "dtype": FLOAT}), ("y", "AddV2", ["c"], {"T": FLOAT})], InvalidArgumentError,
+    ([CONSTANT, ("y", "AddV2", ["c"], {"T": FLOAT})], InvalidArgumentError,
      "'y' .AddV2. has 1 inputs where its attrs say 2"),
-    ([("c", "Const", [], {"value": np.array(1, np.int32), "dtype": int32}),
-      ("y", "Neg", ["c"], {"T": FLOAT})], InvalidArgumentError, "takes 'c:0' as float32, and that is int32"),
+    ([INTEGER, ("y", "Neg", ["c"], {"T": FLOAT})], InvalidArgumentError,
+     "takes 'c:0' as float32, and that is int32"),
     ([("a", "NoOp", ["^b"], {}), ("b", "NoOp", ["^a"], {})], InvalidArgumentError, "cycle through"),
     ([("y", "Neg", [], {})], InvalidArgumentError, "'y' .Neg. lacks the attr 'T'"),
 ])
@@ -106,7 +112,8 @@ def test_a_malformed_graph_is_an_error_that_names_the_node(nodes, kind, told):
 
 def test_functions_travel_with_the_nodes_that_name_them(g):
     inner = function("inner", lambda x: [raw.Neg(x)], library=g.functions)
-    f = function("f", lambda x: [raw.PartitionedCall([x], Tout=["float32"], f=FunctionRef("inner"))[0]], library=g.functions)
+    f = function("f", lambda x: [raw.PartitionedCall([x], Tout=["float32"], f=FunctionRef("inner"))[0]],
+                 library=g.functions)
     function("unused", lambda x: [x], library=g.functions)
     x = raw.Placeholder(dtype="float32", shape=[], name="x")
     y, = raw.PartitionedCall([x], Tout=f.result_types, f=FunctionRef("f"), name="call")
@@ -171,7 +178,8 @@ def test_what_tensorflow_exports_with_stripped_defaults_runs_here(tf):
     v1 = tf.compat.v1
     with tf.Graph().as_default() as theirs:
         x = v1.placeholder(tf.float32, [3, 4], name="x")
-        h = tf.nn.relu(tf.matmul(x, tf.constant(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)), transpose_b=True))
+        h = tf.nn.relu(tf.matmul(x, tf.constant(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)),
+                                 transpose_b=True))
         h = tf.concat([h, h * 2.0 + 1.0], axis=1)
         y = tf.identity(tf.reduce_sum(tf.transpose(h), axis=0, keepdims=True), name="y")
         value = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)

@@ -18,7 +18,8 @@ def function(name, build, dtypes=("float32",), library=None, shapes=None):
     graph = Graph()
     graph.functions = library if library is not None else {}
     with graph.as_default():
-        inputs = [raw.Placeholder(dtype=d, shape=(shapes or {}).get(i), name=f"arg{i}") for i, d in enumerate(dtypes)]
+        inputs = [raw.Placeholder(dtype=d, shape=(shapes or {}).get(i), name=f"arg{i}")
+                  for i, d in enumerate(dtypes)]
         made = build(*inputs)
     outputs, controls = made if isinstance(made, tuple) else (made, [])
     definition = FunctionDefinition(name, graph, inputs, outputs, controls)
@@ -68,7 +69,8 @@ def test_a_node_whose_type_is_a_functions_name_is_a_call(g):
 def test_a_function_called_twice_has_two_bodies(g):
     library = {}
     inc = function("inc", lambda x: [raw.AddV2(x, const(1.0))], library=library)
-    twice = function("twice", lambda x: [call(inc, [call(inc, [x], name="a")[0]], name="b")[0]], library=library)
+    twice = function("twice", lambda x: [call(inc, [call(inc, [x], name="a")[0]], name="b")[0]],
+                     library=library)
     g.functions = library
     with g.as_default():
         x, = placeholders("float32")
@@ -101,7 +103,8 @@ def test_branches_that_return_constants_and_arguments_as_they_are(g, taken):
         p, x = placeholders("bool", "float32")
         a, b = branch(p, [x], then, other)
     for options in ({}, plain_options()):
-        made = Interpreter().run(compiled(g, fetches=[a, b], feeds=[p, x], **options), [np.array(taken), np.float32(3)])
+        made = Interpreter().run(compiled(g, fetches=[a, b], feeds=[p, x], **options),
+                                 [np.array(taken), np.float32(3)])
         assert made == ([7, 3] if taken else [3, 8])
 
 
@@ -211,7 +214,8 @@ def test_a_call_without_inputs_in_a_branch_does_not_run_in_the_untaken_one(g, ou
     seven = function("seven", lambda: [const(7.0)], (), library)
     neg = function("neg", lambda p, x: [raw.Neg(x)], ("bool", "float32"), library)
     pick = function("pick", lambda p, x: [call(seven, [], name="seven")[0]], ("bool", "float32"), library)
-    nested = function("nested", lambda p, x: [branch(p, [p, x], pick, neg, name="inner")[0]], ("bool", "float32"), library)
+    nested = function("nested", lambda p, x: [branch(p, [p, x], pick, neg, name="inner")[0]],
+                      ("bool", "float32"), library)
     same = function("same", lambda p, x: [x], ("bool", "float32"), library)
     g.functions = library
     with g.as_default():
@@ -311,7 +315,8 @@ def test_functional_loops_say_that_they_are_not_there_yet(g):
     with g.as_default():
         x, = placeholders("float32")
         y, = raw.While([x], cond=FunctionRef("cond"), body=FunctionRef("f"), name="loop")
-    with pytest.raises(UnimplementedError, match=r"(?s)While 'loop' is a functional loop.*built at test_lower.py:\d+"):
+    with pytest.raises(UnimplementedError,
+                       match=r"(?s)While 'loop' is a functional loop.*built at test_lower.py:\d+"):
         compiled(g, fetches=y, feeds=x)
 
 
@@ -336,14 +341,16 @@ def test_a_missing_function_and_wrong_arguments_are_reported(g):
     with g.as_default():
         x, = placeholders("float32")
         y, = call(f, [x], name="lost")
-    with pytest.raises(NotFoundError, match=r"(?s)'lost' calls the function 'f', which is not in the library.*built at test_lower"):
+    with pytest.raises(NotFoundError, match="(?s)'lost' calls the function 'f', which is not in the library"
+                                            ".*built at test_lower"):
         compiled(g, fetches=y, feeds=x)
     g2 = Graph()
     g2.functions["f"] = f
     with g2.as_default():
         n, = placeholders("int32")
         z, = call(f, [n], name="bad")
-    with pytest.raises(InvalidArgumentError, match=r"'bad' passes \(int32\) to <function f\(arg0: float32\) -> \(float32\)>"):
+    with pytest.raises(InvalidArgumentError,
+                       match=r"'bad' passes \(int32\) to <function f\(arg0: float32\) -> \(float32\)>"):
         compiled(g2, fetches=z, feeds=n)
 
 

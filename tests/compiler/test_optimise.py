@@ -146,28 +146,33 @@ _QUIET = np.array([0x7FC00123, 0xFFC00456], np.uint32).view(np.float32)  # NaNs 
 
 
 def gives_back(build, value=SPECIAL, shape=(None, None), dtype="float32"):
-    """True where `build(x)`, between two nodes that stay, is taken out; its value must be the plain one's in any case."""
+    """True where `build(x)`, between two nodes that stay, is taken out; its value must be the plain one's in
+    any case."""
     graph = Graph()
     with graph.as_default():
         x = raw.Placeholder(dtype=dtype, shape=shape, name="x")
         y = raw.Identity(build(x), name="end")
-    optimised, plain = compiled(graph, fetches=y, feeds=x), compiled(graph, fetches=y, feeds=x, **plain_options())
+    optimised = compiled(graph, fetches=y, feeds=x)
+    plain = compiled(graph, fetches=y, feeds=x, **plain_options())
     a, = Interpreter().run(optimised, [value])
     b, = Interpreter().run(plain, [value])
     assert same_bits(a, b)
     return types(optimised) == ["Identity"]
 
 
-@pytest.mark.parametrize("build", [
-    lambda x: raw.Mul(x, const(1.0)), lambda x: raw.Mul(const(1.0), x), lambda x: raw.RealDiv(x, const(1.0)),
-    lambda x: raw.AddV2(x, const(-0.0)), lambda x: raw.Sub(x, const(0.0)), lambda x: raw.Neg(raw.Neg(x)),
-    lambda x: raw.Identity(raw.StopGradient(x)), lambda x: raw.Cast(x, SrcT="float32", DstT="float32"),
-    lambda x: raw.Cast(raw.Cast(x, SrcT="float32", DstT="float64"), SrcT="float64", DstT="float32"),
-    lambda x: raw.Transpose(x, const([0, 1], "int32")),
-    lambda x: raw.Transpose(raw.Transpose(x, const([1, 0], "int32")), const([1, 0], "int32")),
-    lambda x: raw.Tile(x, const([1, 1], "int32")), lambda x: raw.AddN([x]),
-    lambda x: raw.PlaceholderWithDefault(x, shape=[None, None]), lambda x: raw.EnsureShape(x, shape=[None, None]),
-])
+@pytest.mark.parametrize("build", [lambda x: raw.Mul(x, const(1.0)), lambda x: raw.Mul(const(1.0), x),
+                                   lambda x: raw.RealDiv(x, const(1.0)), lambda x: raw.AddV2(x, const(-0.0)),
+                                   lambda x: raw.Sub(x, const(0.0)), lambda x: raw.Neg(raw.Neg(x)),
+                                   lambda x: raw.Identity(raw.StopGradient(x)),
+                                   lambda x: raw.Cast(x, SrcT="float32", DstT="float32"),
+                                   lambda x: raw.Cast(raw.Cast(x, SrcT="float32", DstT="float64"),
+                                                      SrcT="float64", DstT="float32"),
+                                   lambda x: raw.Transpose(x, const([0, 1], "int32")),
+                                   lambda x: raw.Transpose(raw.Transpose(x, const([1, 0], "int32")),
+                                                           const([1, 0], "int32")),
+                                   lambda x: raw.Tile(x, const([1, 1], "int32")), lambda x: raw.AddN([x]),
+                                   lambda x: raw.PlaceholderWithDefault(x, shape=[None, None]),
+                                   lambda x: raw.EnsureShape(x, shape=[None, None]),])
 def test_nodes_that_change_nothing_are_taken_out(build):
     assert gives_back(build)
     assert gives_back(build, _QUIET.reshape(1, 2))
@@ -191,26 +196,29 @@ def test_neutral_constants_of_the_tensors_shape_and_integers(g):
     assert gives_back(lambda x: raw.Mul(x, const(np.ones([1, 3]))), shape=(2, 3))
     ints = np.array([[1, -2**31, 7]], np.int32)
     assert gives_back(lambda x: raw.AddV2(x, const(0, "int32")), ints, dtype="int32")
-    assert gives_back(lambda x: raw.Cast(raw.Cast(x, SrcT="int32", DstT="int64"), SrcT="int64", DstT="int32"), ints, dtype="int32")
+    assert gives_back(lambda x: raw.Cast(raw.Cast(x, SrcT="int32", DstT="int64"), SrcT="int64", DstT="int32"),
+                      ints, dtype="int32")
 
 
 @pytest.mark.parametrize("value", [np.array([0x7E01, 0xFE55, 0x8000, 0x3C00], np.uint16).view(np.float16)])
 def test_halves_are_left_alone_where_their_nans_could_change(value):
     gives_back(lambda x: raw.Mul(x, const(1.0, "float16")), value, (None,), "float16")
-    assert gives_back(lambda x: raw.Cast(raw.Cast(x, SrcT="float16", DstT="float32"), SrcT="float32", DstT="float16"), value,
-                      (None,), "float16")
+    assert gives_back(lambda x: raw.Cast(raw.Cast(x, SrcT="float16", DstT="float32"), SrcT="float32",
+                                         DstT="float16"), value, (None,), "float16")
 
 
-@pytest.mark.parametrize("shape,wanted,is_gone", [
-    ((2, 3), [2, 3], True), ((None, 3), [-1, 3], True), ((2, 3), [-1, 3], True), ((2, None), [2, -1], True),
-    ((None, 3), [2, -1], False), ((None, None), [-1, 3], False), ((2, 3), [3, 2], False), ((2, 3), [6], False)])
+@pytest.mark.parametrize("shape,wanted,is_gone", [((2, 3), [2, 3], True), ((None, 3), [-1, 3], True),
+                                                  ((2, 3), [-1, 3], True), ((2, None), [2, -1], True),
+                                                  ((None, 3), [2, -1], False), ((None, None), [-1, 3], False),
+                                                  ((2, 3), [3, 2], False), ((2, 3), [6], False)])
 def test_a_reshape_to_the_shape_that_is_there_is_taken_out(shape, wanted, is_gone):
     assert gives_back(lambda x: raw.Reshape(x, const(wanted, "int32")), shape=shape) == is_gone
 
 
 def test_of_reshapes_of_reshapes_only_the_last_counts(g):
     x = placeholder(2, 3)
-    y = raw.Reshape(raw.Reshape(raw.ExpandDims(x, const(0, "int32")), const([6], "int32")), const([3, 2], "int32"), name="y")
+    y = raw.Reshape(raw.Reshape(raw.ExpandDims(x, const(0, "int32")), const([6], "int32")),
+                    const([3, 2], "int32"), name="y")
     step = compiled(g, fetches=y, feeds=x)
     assert sorted(types(step)) == ["Const", "Reshape"]
     assert Interpreter().run(step, [SPECIAL])[0].shape == (3, 2)
@@ -229,10 +237,10 @@ def test_a_node_that_waits_stays_and_what_waits_for_a_removed_node_waits_for_its
     before = raw.NoOp(name="before")
     with g.control_dependencies([before]):
         a = raw.Identity(x, name="a")
-    b = raw.Identity(raw.Exp(a, name="exp"), name="b")
-    with g.control_dependencies([b]):
+    e = raw.Exp(a, name="exp")
+    with g.control_dependencies([raw.Identity(e, name="removed")]):
         after = raw.NoOp(name="after")
-    step = compiled(g, targets=after, feeds=x)
+    step = compiled(g, fetches=raw.Neg(e, name="y"), targets=after, feeds=x)
     assert node(step, "a").controls == [node(step, "before")]
     assert node(step, "after").controls == [node(step, "exp")]
 
@@ -365,7 +373,8 @@ def test_a_small_constant_stands_on_every_device_that_takes_it(g):
         a = raw.Mul(x, c, name="a")
     y = raw.AddV2(a, c, name="y")
     step = compiled(g, fetches=y, feeds=x, on=devices(*CPUS))
-    assert [n.inputs[0][0].name for p in step.partitions for n in p.graph if n.type == "_Send"] == ["_arg_x_0_0", "a"]
+    sent = [n.inputs[0][0].name for p in step.partitions for n in p.graph if n.type == "_Send"]
+    assert sent == ["_arg_x_0_0", "a"]
     assert Interpreter(devices(*CPUS)).run(step, [np.array([3.0, 4.0], np.float32)])[0].tolist() == [4, 10]
 
 

@@ -53,6 +53,7 @@ def test_cut_by_task_and_again_by_device_is_the_same(program):
     from graphrt.compiler.graph_def import to_graph_def
     from graphrt.compiler.options import CompileOptions
     from graphrt.compiler.pipeline import compile_partition
+    from graphrt.protos import graph_pb2
     many = devices(*MANY)
     plain = outcome(program, many, **plain_options())
     assert_same(outcome(program, many), plain)
@@ -64,6 +65,6 @@ def test_cut_by_task_and_again_by_device_is_the_same(program):
         local = [d for d in many if d.name.startswith(part.device)]
         options = CompileOptions(local[0].name, name_suffix="_G", verify=True)
         # As RegisterGraph carries it: bytes.
-        message = to_graph_def(part)
-        parts += compile_partition(type(message).FromString(message.SerializeToString()), local, options).partitions
+        received = graph_pb2.GraphDef.FromString(to_graph_def(part).SerializeToString())
+        parts += compile_partition(received, local, options).partitions
     assert_same(run.run(parts, program.values), plain[:len(program.fetches)])

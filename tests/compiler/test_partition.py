@@ -63,8 +63,8 @@ def test_send_and_recv_have_tensorflows_attrs(g):
         y = raw.Neg(x, name="scope/y")
     step = compiled(g, targets=y.op, feeds=x, on=on)
     send, recv = sends(step)[0], recvs(step)[0]
-    shared = {"send_device": FULL.format(0).encode(), "send_device_incarnation": -5, "recv_device": FULL.format(1).encode(),
-              "client_terminated": False}
+    shared = {"send_device": FULL.format(0).encode(), "send_device_incarnation": -5,
+              "recv_device": FULL.format(1).encode(), "client_terminated": False}
     for key, value in shared.items():
         assert send.attrs[key] == recv.attrs[key] == value
     assert send.attrs["tensor_name"] == recv.attrs["tensor_name"]
@@ -77,10 +77,11 @@ def test_send_and_recv_have_tensorflows_attrs(g):
 def test_names_are_unique_over_the_steps_of_a_session(g):
     x = raw.Placeholder(dtype="float32", shape=[], name="x")
     with g.device("/cpu:1"):
-        y = raw.Neg(x, name="y")
+        raw.Neg(x, name="y")
     on = devices(*CPUS)
     options = CompileOptions(on[0].name, names=itertools.count(1), verify=True)
-    made = [n.name for _ in range(2) for n in ends(compile_step(g, Signature(("x:0",), ("y:0",), ()), on, options), "_Send", "_Recv")]
+    made = [n.name for _ in range(2)
+            for n in ends(compile_step(g, Signature(("x:0",), ("y:0",), ()), on, options), "_Send", "_Recv")]
     assert len(made) == len(set(made)) == 8
     assert made[0].startswith("_arg_x_0_0_S")
 
@@ -126,13 +127,15 @@ def test_dead_control_edges_cross_as_dead(g, taken):
 
 
 def test_only_what_may_be_dead_is_not_marked_as_never_dead(g):
-    p, x = raw.Placeholder(dtype="bool", shape=[], name="p"), raw.Placeholder(dtype="float32", shape=[], name="x")
+    p = raw.Placeholder(dtype="bool", shape=[], name="p")
+    x = raw.Placeholder(dtype="float32", shape=[], name="x")
     f, t = raw.Switch(x, p, name="s")
     z, _ = raw.Merge([raw.Neg(f), raw.Exp(t)], name="z")
     with g.device("/cpu:1"):
         behind, merged, plain = raw.Neg(t, name="behind"), raw.Neg(z, name="merged"), raw.Neg(x, name="plain")
     step = compiled(g, targets=[behind.op, merged.op, plain.op], feeds=[p, x], on=devices(*CPUS))
-    marks = {n.attrs["tensor_name"].decode().split("_", 2)[2]: n.attrs.get("_never_dead", False) for n in recvs(step)}
+    marks = {n.attrs["tensor_name"].decode().split("_", 2)[2]: n.attrs.get("_never_dead", False)
+             for n in recvs(step)}
     assert marks == {"s": False, "z": True, "_arg_x_0_1": True}
 
 
@@ -157,7 +160,8 @@ def test_values_that_stay_in_host_memory_on_both_sides_say_so(g):
         y = raw.Reshape(raw.Exp(x), shape, name="y")
     assert OPS["Shape"].host_outputs and OPS["Reshape"].host_inputs, "the op facts that this test stands on"
     step = compiled(g, fetches=y, feeds=x, on=on)
-    kinds = {n.attrs["tensor_name"].decode().split("_", 2)[2]: n.type for n in ends(step, "_Send", "_HostSend")}
+    kinds = {n.attrs["tensor_name"].decode().split("_", 2)[2]: n.type
+             for n in ends(step, "_Send", "_HostSend")}
     assert kinds["shape"] == "_HostSend" and kinds["_arg_x_0_0"] == "_Send"
     assert [n.type for n in recvs(step) if b"shape" in n.attrs["tensor_name"]] == ["_HostRecv"]
     assert Interpreter(on).run(step, [np.zeros((2, 3), np.float32)])[0].shape == (2, 3)
@@ -196,5 +200,6 @@ def test_a_loop_over_devices_says_that_it_is_not_there_yet(g):
     entered = raw.Enter(x, frame_name="f", name="enter")
     with g.device("/cpu:1"):
         inside = raw.Neg(entered, name="inside")
-    with pytest.raises(UnimplementedError, match=r"(?s)a while loop spans devices.*'enter' is on .*'inside' on .*built at"):
+    with pytest.raises(UnimplementedError,
+                       match=r"(?s)a while loop spans devices.*'enter' is on .*'inside' on .*built at"):
         compiled(g, targets=inside.op, feeds=x, on=devices(*CPUS))

@@ -115,7 +115,10 @@ def test_what_takes_a_variable_is_on_the_variables_device_over_the_one_asked_for
         else:
             v = raw.VarHandleOp(dtype="float32", shape=[], shared_name="v", name="v")
     with g.device("/cpu:0"):
-        assign = (raw.Assign(v, const(1.0), name="set").op if kind == "ref" else raw.AssignVariableOp(v, const(1.0), name="set"))
+        if kind == "ref":
+            assign = raw.Assign(v, const(1.0), name="set").op
+        else:
+            assign = raw.AssignVariableOp(v, const(1.0), name="set")
     if kind == "ref":  # builders colocate such ops with their variable; a GraphDef may say otherwise
         assign._set_device("/cpu:0")
         del assign.attrs["_class"]
@@ -145,7 +148,8 @@ def test_two_steps_put_a_variable_on_one_device_though_only_one_has_the_op_that_
 
 def test_a_call_that_takes_two_variables_does_not_bring_them_together(g):
     f = function("f", lambda v, w: [raw.AddV2(raw.ReadVariableOp(v, dtype="float32", name="rv"),
-                                              raw.ReadVariableOp(w, dtype="float32", name="rw"))], ("resource", "resource"))
+                                              raw.ReadVariableOp(w, dtype="float32", name="rw"))],
+                 ("resource", "resource"))
     g.functions["f"] = f
     with g.device("/cpu:0"):
         v = raw.VarHandleOp(dtype="float32", shape=[], shared_name="v", name="v")
@@ -179,8 +183,11 @@ def test_steps_that_are_compiled_at_the_same_time_agree(g):
             raw.AssignVariableOp(v, const(float(i)), name=f"set{i}")
     options = CompileOptions(on[0].name, verify=True)
     made = []
-    threads = [threading.Thread(target=lambda i=i: made.append(compile_step(g, Signature((), (), (f"set{i}",)), on, options)))
-               for i in range(4)]
+
+    def work(i):
+        made.append(compile_step(g, Signature((), (), (f"set{i}",)), on, options))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for t in threads:
         t.start()
     for t in threads:
@@ -208,7 +215,8 @@ def test_a_node_without_inputs_goes_with_its_consumers_if_they_are_together(g):
     z = raw.AddV2(y, b, name="z")
     step = compiled(g, fetches=z, on=devices(*CPUS), **PLAIN)
     assert placed(step)["a"] == "CPU:1"
-    assert next(r for r in step.records if r.name == "place").details[1][1].endswith("CPU:0: no wish: the default device")
+    assert next(r for r in step.records if r.name
+                == "place").details[1][1].endswith("CPU:0: no wish: the default device")
 
 
 # -- failures ----------------------------------------------------------------------------------------------
@@ -233,7 +241,7 @@ def test_an_op_without_a_kernel_for_the_device_is_named(g):
     with pytest.raises(InvalidArgumentError) as error:
         compiled(g, fetches=y, on=devices(*GPU))
     text = str(error.value)
-    assert f"operation y: Log has no kernel on '/device:GPU:0' for float32" in text
+    assert "operation y: Log has no kernel on '/device:GPU:0' for float32" in text
     assert "device:CPU:0 would do" in text
 
 
@@ -247,7 +255,7 @@ def test_the_culprit_of_a_colocation_group_is_named(g):
     text = str(error.value)
     assert "it must share one with 1 other op" in text
     assert "asked    /device:GPU:0 by 'a' (Neg), built at test_place.py:" in text
-    assert f"kernels  'culprit' (Log), built at test_place.py:" in text and "CPU only" in text
+    assert "kernels  'culprit' (Log), built at test_place.py:" in text and "CPU only" in text
 
 
 def test_colocated_ops_that_ask_for_different_devices_are_both_named(g):
@@ -292,10 +300,12 @@ def test_a_pinned_variable_that_a_new_consumer_cannot_follow_is_an_error(g):
 
 
 def test_devices_are_ordered_by_task_then_type_then_number():
-    known = devices("/job:b/task:1/cpu:0", "/job:b/task:0/cpu:1", "/job:b/task:0/cpu:0", "/job:b/task:0/gpu:0", "/job:a/task:0/cpu:0")
+    known = devices("/job:b/task:1/cpu:0", "/job:b/task:0/cpu:1", "/job:b/task:0/cpu:0",
+                    "/job:b/task:0/gpu:0", "/job:a/task:0/cpu:0")
     order = DeviceSet(known, "/job:b/replica:0/task:0/device:CPU:0").names
     assert [n.replace("/replica:0", "").replace("/device", "") for n in order] == [
-        "/job:b/task:0:GPU:0", "/job:b/task:0:CPU:0", "/job:b/task:0:CPU:1", "/job:a/task:0:CPU:0", "/job:b/task:1:CPU:0"]
+        "/job:b/task:0:GPU:0", "/job:b/task:0:CPU:0", "/job:b/task:0:CPU:1", "/job:a/task:0:CPU:0",
+        "/job:b/task:1:CPU:0"]
 
 
 def test_the_placement_log_has_a_line_a_node(g):

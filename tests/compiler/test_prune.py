@@ -48,7 +48,8 @@ def test_a_node_fed_on_one_output_and_needed_on_another_is_kept():
     g = Graph()
     with g.as_default():
         x = raw.Placeholder(dtype="float32", shape=[4], name="x")
-        first, second = raw.Split(raw.Const(value=_array(0, "int32"), dtype="int32"), x, num_split=2, name="parts")
+        first, second = raw.Split(raw.Const(value=_array(0, "int32"), dtype="int32"), x, num_split=2,
+                                  name="parts")
         raw.AddV2(first, second, name="y")
     step, _ = pruned(g, ["y:0"], feeds=["parts:0", "x:0"])
     y = next(n for n in step.nodes if n.name == "y")
@@ -140,9 +141,10 @@ def test_names_that_are_not_in_the_graph_are_reported_with_near_ones():
     g = Graph()
     with g.as_default():
         raw.NoOp(name="train_step")
-    with pytest.raises(NotFoundError, match=r"target 'train_setp' is not in the graph.*Near it: 'train_step'"):
+    with pytest.raises(NotFoundError, match="target 'train_setp' is not in the graph.*Near it: 'train_step'"):
         pruned(g, targets=["train_setp"])
-    with pytest.raises(InvalidArgumentError, match="fetch 'train_step:0' does not exist: 'train_step' .NoOp. has 0 outputs"):
+    with pytest.raises(InvalidArgumentError,
+                       match="fetch 'train_step:0' does not exist: 'train_step' .NoOp. has 0 outputs"):
         pruned(g, ["train_step:0"])
     with pytest.raises(InvalidArgumentError, match="feed 'train_step' is not a tensor's name"):
         pruned(g, feeds=["train_step"])
@@ -153,7 +155,8 @@ def test_a_fed_variable_cannot_be_assigned():
     with g.as_default():
         v = raw.VariableV2(shape=[], dtype="float32", name="v")
         raw.AssignAdd(v, raw.Const(value=_array(1.0), dtype="float32"), name="add")
-    with pytest.raises(InvalidArgumentError, match="AssignAdd 'add' updates a variable in place, and that variable is fed"):
+    with pytest.raises(InvalidArgumentError,
+                       match="AssignAdd 'add' updates a variable in place, and that variable is fed"):
         pruned(g, ["add:0"], feeds=["v:0"])
 
 

@@ -70,11 +70,15 @@ def other_feed(step):
     step.args[0].attrs = {**step.args[0].attrs, "index": 4}
 
 
-@pytest.mark.parametrize("damage,told", [
-    (swap, "stands before its input"), (lose, "takes 'a', which is not in the graph"), (rename, "has the name of another node"),
-    (wrong_input, "takes output 3 of 'a'"), (wrong_type, "int32"), (few_inputs, "has 1 inputs, not 2"),
-    (nowhere, "which is not a device"), (unneeded, "is needed by no fetch and no target"), (twice, "waits for a node twice"),
-    (other_feed, "is not feed 0")], ids=lambda p: getattr(p, "__name__", None))
+@pytest.mark.parametrize("damage,told", [(swap, "stands before its input"),
+                                         (lose, "takes 'a', which is not in the graph"),
+                                         (rename, "has the name of another node"),
+                                         (wrong_input, "takes output 3 of 'a'"), (wrong_type, "int32"),
+                                         (few_inputs, "has 1 inputs, not 2"),
+                                         (nowhere, "which is not a device"),
+                                         (unneeded, "is needed by no fetch and no target"),
+                                         (twice, "waits for a node twice"), (other_feed, "is not feed 0")],
+                         ids=lambda p: getattr(p, "__name__", None))
 def test_damage_is_found(step, damage, told):
     known = DeviceSet(ON, ON[0].name)
     verify(step, "a pass", known)

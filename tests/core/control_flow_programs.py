@@ -197,6 +197,33 @@ def shapes_of_steps(tf: Any) -> Built:
     return Built([z, tf.gradients(z, x)], [{p: v, x: r} for r in rows for v in (True, False)])
 
 
+def _regression(tf: Any, use_resource: bool) -> tuple[Any, Any, Any, Any]:
+    """(predicate, variable, a function that builds the loss, steps)."""
+    x, (p,) = _inputs(tf, "p")
+    w = tf.get_variable("w", [3], initializer=tf.constant_initializer(0.5), use_resource=use_resource)
+
+    def loss() -> Any:
+        fit = tf.cond(p, lambda: tf.reduce_sum(w * x), lambda: tf.reduce_mean(tf.exp(w) - x))
+        return fit + tf.reduce_sum(w * w)
+
+    return p, w, loss, [{**s, x: _X} for s in _bools(p) * 3]
+
+
+def training_through_a_branch(tf: Any) -> Built:
+    _, w, loss, steps = _regression(tf, use_resource=False)
+    with tf.control_dependencies([tf.train.AdamOptimizer(0.1).minimize(loss())]):
+        after = w.read_value()
+    return Built([after], steps, tf.global_variables_initializer())
+
+
+def training_in_a_branch(tf: Any) -> Built:
+    p, w, loss, steps = _regression(tf, use_resource=True)
+    optimizer = tf.train.AdamOptimizer(0.1)
+    with tf.control_dependencies([tf.cond(p, lambda: optimizer.minimize(loss()), lambda: tf.no_op())]):
+        after = w.read_value()
+    return Built([after], steps, tf.global_variables_initializer())
+
+
 PROGRAMS: list[Callable[[Any], Built]] = [
     one_branch_each,
     nested,
@@ -219,6 +246,8 @@ PROGRAMS: list[Callable[[Any], Built]] = [
     under_dependencies,
     dropout_in_a_branch,
     shapes_of_steps,
+    training_through_a_branch,
+    training_in_a_branch,
 ]
 
 # A ref variable cannot be updated in a function.

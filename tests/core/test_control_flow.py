@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections import namedtuple
 from collections.abc import Iterator
 
@@ -378,6 +381,34 @@ def test_contexts_are_in_the_collection_and_survive_a_proto():
             assert session.run(gradient, {p: True, q: True, x: 3.0}) == 6.0
             assert session.run(gradient, {p: True, q: False, x: 3.0}) == 1.0
             assert session.run(gradient, {p: False, q: True, x: 3.0}) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("attrs", "code", "said"),
+    [
+        ("error_msg='enough'", -signal.SIGABRT, "Abort 'cond/Abort': enough"),
+        ("exit_without_error=True", 0, ""),
+    ],
+)
+def test_abort_ends_the_process_where_its_branch_is_taken(attrs, code, said):
+    program = f"""
+import graphrt as tf
+
+def stop():
+    with tf.control_dependencies([tf.raw_ops.Abort({attrs})]):
+        return tf.constant(1.0)
+
+p = tf.placeholder(tf.bool, [])
+y = tf.cond(p, stop, lambda: tf.constant(2.0))
+with tf.Session() as session:
+    assert session.run(y, {{p: False}}) == 2.0
+    session.run(y, {{p: True}})
+    print("still here")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert said in done.stderr
 
 
 # -- errors --------------------------------------------------------------------------------------------------

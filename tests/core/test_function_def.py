@@ -28,7 +28,8 @@ def run_call(definition, *values, library=None):
     g.functions = {**(library or {}), definition.name: definition}
     with g.as_default():
         feeds = [raw.Placeholder(dtype=d, name=f"x{i}") for i, d in enumerate(definition.argument_types)]
-        made = raw.StatefulPartitionedCall(feeds, Tout=definition.result_types, f=FunctionRef(definition.name), name="call")
+        made = raw.StatefulPartitionedCall(feeds, Tout=definition.result_types,
+                                           f=FunctionRef(definition.name), name="call")
     return Interpreter().run(compiled(g, fetches=made, feeds=feeds), list(values))
 
 
@@ -61,11 +62,14 @@ def test_a_function_def_comes_back_as_it_was():
 
     f = function("f", lambda x, n: tuple(body(x, n)), ("float32", "int64"), shapes={0: [4]})
     proto = proto_of(f)
-    assert dict(proto.ret) == {f.result_names[0]: "c:z:0", f.result_names[1]: "arg1", f.result_names[2]: "parts:output:0"}
-    assert [list(n.input) for n in proto.node_def if n.name == "c"] == [["parts:output:1", "parts:output:0", "^n"]]
+    assert dict(proto.ret) == {f.result_names[0]: "c:z:0", f.result_names[1]: "arg1",
+                               f.result_names[2]: "parts:output:0"}
+    inputs = next(list(n.input) for n in proto.node_def if n.name == "c")
+    assert inputs == ["parts:output:1", "parts:output:0", "^n"]
     assert list(proto.control_ret.values()) == ["n"]
     back = from_proto(function_pb2.FunctionDef.FromString(proto.SerializeToString()), {})
-    assert (back.argument_names, back.result_names, back.result_types) == (f.argument_names, f.result_names, f.result_types)
+    for what in ("argument_names", "result_names", "argument_types", "result_types"):
+        assert getattr(back, what) == getattr(f, what)
     assert back.inputs[0].shape == TensorShape([4]) and [c.name for c in back.control_outputs] == ["n"]
     made = run_call(back, np.array([1, 2, 3, 4], np.float32), np.int64(9))
     assert [m.tolist() for m in made] == [[4, 6], 9, [1, 2]]
@@ -88,7 +92,8 @@ def test_a_function_without_concrete_types_is_an_error_where_it_is_called():
     proto.signature.name = "generic"
     proto.signature.input_arg.add(name="x", type_attr="T")
     definition = from_proto(proto, {})
-    with pytest.raises(UnimplementedError, match="'generic' leaves the types of its arguments to attrs of its caller"):
+    with pytest.raises(UnimplementedError,
+                       match="'generic' leaves the types of its arguments to attrs of its caller"):
         _ = definition.graph
 
 
@@ -130,7 +135,8 @@ def test_tensorflows_functional_conditionals_run_here(tf):
     v1 = tf.compat.v1
     with tf.Graph().as_default() as theirs:
         v1.enable_control_flow_v2()
-        p, q, i = (v1.placeholder(d, [], name=n) for d, n in ((tf.bool, "p"), (tf.bool, "q"), (tf.int32, "i")))
+        p, q, i = (v1.placeholder(d, [], name=n)
+                   for d, n in ((tf.bool, "p"), (tf.bool, "q"), (tf.int32, "i")))
         x = v1.placeholder(tf.float32, [2], name="x")
         inner = lambda: v1.cond(q, lambda: x * 2.0, lambda: tf.exp(x))  # noqa: E731
         y = tf.identity(v1.cond(p, inner, lambda: -x), name="y")
@@ -143,7 +149,8 @@ def test_tensorflows_functional_conditionals_run_here(tf):
         value = np.array([0.5, -2.0], np.float32)
         cases = [(a, b, k) for a in (True, False) for b in (True, False) for k in (-1, 0, 1, 2, 5)]
         with v1.Session() as session:
-            wanted = [session.run(["y:0", "z:0", "u:0", "w:0"], {p: a, q: b, i: k, x: value}) for a, b, k in cases]
+            wanted = [session.run(["y:0", "z:0", "u:0", "w:0"], {p: a, q: b, i: k, x: value})
+                      for a, b, k in cases]
     ours = Graph()
     with ours.as_default():
         import_graph_def(graph_pb2.GraphDef.FromString(serialized), name="")
@@ -159,10 +166,13 @@ def test_tensorflow_runs_our_functions(tf):
     v1 = tf.compat.v1
     g = Graph()
     then = function("then", lambda x: [raw.AddV2(x, const(1.0), name="sum")], library=g.functions)
-    other = function("other", lambda x: [raw.Mul(raw.Exp(x, name="e"), x, name="product")], library=g.functions)
+    other = function("other", lambda x: [raw.Mul(raw.Exp(x, name="e"), x, name="product")],
+                     library=g.functions)
     with g.as_default():
-        p, x = raw.Placeholder(dtype="bool", shape=[], name="p"), raw.Placeholder(dtype="float32", shape=[2], name="x")
-        raw.If(p, [x], Tout=["float32"], then_branch=FunctionRef(then.name), else_branch=FunctionRef(other.name), name="y")
+        p = raw.Placeholder(dtype="bool", shape=[], name="p")
+        x = raw.Placeholder(dtype="float32", shape=[2], name="x")
+        raw.If(p, [x], Tout=["float32"], then_branch=FunctionRef(then.name),
+               else_branch=FunctionRef(other.name), name="y")
     with tf.Graph().as_default():
         tf.graph_util.import_graph_def(v1.GraphDef.FromString(g.as_graph_def().SerializeToString()), name="")
         value = np.array([0.5, -2.0], np.float32)

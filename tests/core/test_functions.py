@@ -121,6 +121,37 @@ def test_functions_go_with_their_graph():
         assert session.run("y:0", {"x:0": 0.5}) == pytest.approx(np.exp(0.5) * 0.5)
 
 
+def _times(factor: float) -> Any:
+    """A GraphDef whose functions have the names that every such GraphDef gives them; one calls the other."""
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [], name="x")
+        outer = FuncGraph("outer")
+
+        def body():
+            inner = FuncGraph("inner")
+            inner.trace(lambda: x * factor)
+            return _call(inner)[0] + 0.0
+
+        outer.trace(body)
+        tf.identity(_call(outer)[0], name="y")
+    return graph.as_graph_def()
+
+
+def test_imported_functions_of_one_name_stay_apart():
+    x = tf.constant(1.0)
+    names = []
+    for factor in (2.0, 3.0, 2.0, 3.0):
+        definition = _times(factor)
+        names.append([f.signature.name for f in definition.library.function])
+        (y,) = tf.import_graph_def(definition, {"x": x}, ["y:0"])
+        names.append(len(tf.get_default_graph().functions))
+        with tf.Session() as session:
+            assert session.run(y) == factor
+    assert names[0] == names[2]
+    # The first definition was there when it came again.
+    assert names[1::2] == [2, 4, 4, 6]
+
+
 def test_a_missing_function_is_named():
     y = raw.PartitionedCall([tf.constant(1.0)], Tout=[tf.float32], f=FunctionRef("nowhere"))
     with (

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.same_graph import assert_same_nodes, assert_same_values
 
 import graphrt
+from tests.same_graph import assert_same_nodes, assert_same_values
 
 # Each is given tf and x, a float placeholder of shape [2, 3] (static or unknown), and fed by the same array.
 ON_A_MATRIX = {
@@ -97,18 +97,34 @@ ON_A_MATRIX = {
     "extract_image_patches": lambda tf, x: tf.extract_image_patches(
         tf.reshape(x, [1, 2, 3, 1]), [1, 2, 2, 1], [1, 1, 1, 1], [1, 1, 1, 1], "SAME"
     ),
-    "space_to_batch_nd": lambda tf, x: tf.space_to_batch_nd(tf.reshape(x, [1, 2, 3, 1]), [2, 3], [[0, 0], [0, 0]]),
+    "space_to_batch_nd": lambda tf, x: tf.space_to_batch_nd(
+        tf.reshape(x, [1, 2, 3, 1]), [2, 3], [[0, 0], [0, 0]]
+    ),
     "space_to_batch": lambda tf, x: tf.space_to_batch(tf.reshape(x, [1, 2, 3, 1]), [[0, 0], [1, 0]], 2),
     "space_to_depth": lambda tf, x: tf.space_to_depth(tf.reshape(x[:, :2], [1, 2, 2, 1]), 2),
     "unique": lambda tf, x: list(tf.unique(x[0])),
     "setdiff1d": lambda tf, x: list(tf.setdiff1d(x[0], x[1])),
     "identity_n": lambda tf, x: tf.identity_n([x, tf.constant(1)]),
+    "sort": lambda tf, x: tf.sort(x),
+    "sort descending": lambda tf, x: tf.sort(x, direction="DESCENDING", name="s"),
+    "sort columns": lambda tf, x: tf.sort(x, axis=0),
+    "argsort": lambda tf, x: tf.argsort(x),
+    "argsort of ints": lambda tf, x: tf.argsort(tf.cast(x, tf.int32), axis=1, direction="DESCENDING"),
     "slices of a tensor in a list": lambda tf, x: tf.convert_to_tensor([x[0], [1.0, 2.0, 3.0]]),
     "a nested list with tensors": lambda tf, x: tf.stack([[x[0, 0], 1.0], [2.0, x[1, 1]]]),
 }
 WITHOUT_INPUT = {
-    "constant": lambda tf: [tf.constant([1, 2]), tf.constant(1.5, shape=[2, 2]), tf.constant("a", name="text")],
-    "zeros": lambda tf: [tf.zeros([2, 3]), tf.zeros([], tf.int32), tf.zeros([2], tf.string), tf.zeros(3, tf.bool)],
+    "constant": lambda tf: [
+        tf.constant([1, 2]),
+        tf.constant(1.5, shape=[2, 2]),
+        tf.constant("a", name="text"),
+    ],
+    "zeros": lambda tf: [
+        tf.zeros([2, 3]),
+        tf.zeros([], tf.int32),
+        tf.zeros([2], tf.string),
+        tf.zeros(3, tf.bool),
+    ],
     "large zeros": lambda tf: tf.zeros([50, 40]),
     "zeros by tensors": lambda tf: tf.zeros([tf.constant(2), 3]),
     "zeros by a shape tensor": lambda tf: tf.zeros(tf.constant([2, 2]), tf.float64),
@@ -264,7 +280,10 @@ AT_RUN_TIME = {
     "concat": (lambda x: graphrt.concat([x, [[1.0]]], 0), "differ in more than dimension 0"),
     "ensure_shape": (lambda x: graphrt.ensure_shape(x, [3, 3]), "not compatible with expected shape"),
     "check_numerics": (lambda x: graphrt.check_numerics(x / 0.0, "oh"), "oh : Tensor had Inf"),
-    "placeholder": (lambda x: graphrt.placeholder("int32", [2], name="unfed") + 1, "must feed a value for placeholder"),
+    "placeholder": (
+        lambda x: graphrt.placeholder("int32", [2], name="unfed") + 1,
+        "must feed a value for placeholder",
+    ),
     "scatter": (lambda x: graphrt.scatter_nd([[5]], [1.0], [2]), r"\[5\] does not index"),
     "partition": (lambda x: graphrt.dynamic_partition(x, [0, 3], 2), r"partitions\[1\] = 3"),
 }
@@ -275,7 +294,10 @@ def test_what_does_not_fit_in_a_step_says_what_and_where(what: str) -> None:
     function, message = AT_RUN_TIME[what]
     x = graphrt.placeholder("float32", name="x")
     y = function(x)
-    with graphrt.Session() as session, pytest.raises(graphrt.errors.InvalidArgumentError, match=message) as caught:
+    with (
+        graphrt.Session() as session,
+        pytest.raises(graphrt.errors.InvalidArgumentError, match=message) as caught,
+    ):
         session.run(y, {x: VALUE})
     assert "test_array_public.py" in str(caught.value)
 
@@ -297,6 +319,14 @@ def test_sparse_placeholder_takes_a_tuple_and_keeps_its_static_shape() -> None:
     with graphrt.Session() as session:
         made = session.run(graphrt.sparse_tensor_to_dense(sp), {sp: ([[0, 1], [1, 0]], [1.0, 2.0], [2, 2])})
     np.testing.assert_array_equal(made, [[0, 1], [2, 0]])
+
+
+def test_sort_keeps_the_extremes_of_integers() -> None:
+    with graphrt.Session() as session:
+        for kind in (np.uint8, np.int8, np.int32):
+            ends = np.iinfo(kind)
+            values = np.array([ends.max, 0, ends.min, 1], kind)
+            np.testing.assert_array_equal(session.run(graphrt.sort(values)), np.sort(values))
 
 
 def test_batch_gather_nd_picks_in_each_batch_element(tf: Any) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.same_graph import assert_same_nodes, assert_same_values
 
 import graphrt
+from tests.same_graph import assert_same_nodes, assert_same_values
 
 
 def sp(tf: Any, values: Any = (1.0, 2.0, 3.0)) -> Any:
@@ -52,10 +52,15 @@ BUILDS = {
     "retain": lambda tf: tf.sparse_retain(sp(tf), [True, False, True]),
     "fill_empty_rows": lambda tf: list(tf.sparse_fill_empty_rows(tf.SparseTensor([[1, 0]], [5], [3, 2]), -1)),
     "to_indicator": lambda tf: tf.sparse_to_indicator(tf.SparseTensor([[0, 0], [1, 0]], [2, 0], [2, 1]), 4),
-    "merge": lambda tf: tf.sparse_merge(tf.SparseTensor([[0, 0], [1, 0]], [2, 0], [2, 1]),
-                                        tf.SparseTensor([[0, 0], [1, 0]], [0.5, 1.5], [2, 1]), 4),
+    "merge": lambda tf: tf.sparse_merge(
+        tf.SparseTensor([[0, 0], [1, 0]], [2, 0], [2, 1]),
+        tf.SparseTensor([[0, 0], [1, 0]], [0.5, 1.5], [2, 1]),
+        4,
+    ),
     "matmul": lambda tf: tf.sparse_tensor_dense_matmul(sp(tf), tf.ones([3, 2])),
-    "matmul adjoint": lambda tf: tf.sparse.sparse_dense_matmul(sp(tf), tf.ones([4, 2]), adjoint_a=True, adjoint_b=True),
+    "matmul adjoint": lambda tf: tf.sparse.sparse_dense_matmul(
+        sp(tf), tf.ones([4, 2]), adjoint_a=True, adjoint_b=True
+    ),
     "matmul of a dense one": lambda tf: tf.sparse.matmul(tf.ones([2, 2]), sp(tf)),
     "softmax": lambda tf: tf.sparse_softmax(sp(tf)),
     "maximum": lambda tf: tf.sparse_maximum(sp(tf), other(tf)),
@@ -63,7 +68,7 @@ BUILDS = {
     "multiply": lambda tf: sp(tf) * tf.constant([[1.0], [2.0]]),
     "divide": lambda tf: sp(tf) / tf.constant([1.0, 2.0, 4.0]),
     "placeholder": lambda tf: tf.sparse_placeholder(tf.float32, [2, 3], name="p").indices,
-}  # fmt: skip
+}
 # The same values by other nodes: fewer of them, or of a static shape that TensorFlow does not use.
 VALUES_ONLY = {
     "transpose": lambda tf: tf.sparse_transpose(sp(tf)),
@@ -76,8 +81,9 @@ VALUES_ONLY = {
     "reset_shape of an open shape": lambda tf: tf.sparse.reset_shape(open_shape(tf), [4, 5]),
     "reset_shape to the smallest": lambda tf: tf.sparse.reset_shape(tf.SparseTensor([[0, 1]], [1.0], [4, 5])),
     "concat expanded": lambda tf: tf.sparse_concat(
-        1, [sp(tf), tf.SparseTensor([[2, 0]], [4.0], [3, 1])], expand_nonconcat_dim=True),
-}  # fmt: skip
+        1, [sp(tf), tf.SparseTensor([[2, 0]], [4.0], [3, 1])], expand_nonconcat_dim=True
+    ),
+}
 
 
 def _parts(made: Any) -> Any:
@@ -108,9 +114,11 @@ GRADIENTS = {
     "softmax": lambda tf, x: tf.sparse_softmax(sp(tf, x)).values * [1.0, 2.0, 3.0],
     "multiply": lambda tf, x: (sp(tf, x) * tf.constant([[1.0], [2.0]])).values,
     "add": lambda tf, x: tf.sparse_add(sp(tf, x), other(tf)).values * [1.0, 2.0, 3.0, 4.0],
-    "reorder": lambda tf, x: tf.sparse_reorder(
-        tf.SparseTensor([[1, 0], [0, 1], [0, 0]], tf.stack(x), [2, 2])).values * [1.0, 2.0, 3.0],
-}  # fmt: skip
+    "reorder": lambda tf, x: (
+        tf.sparse_reorder(tf.SparseTensor([[1, 0], [0, 1], [0, 0]], tf.stack(x), [2, 2])).values
+        * [1.0, 2.0, 3.0]
+    ),
+}
 
 
 @pytest.mark.parametrize("what", GRADIENTS)
@@ -122,11 +130,30 @@ def test_gradients_of_sparse_functions_are_tensorflows(what: str, tf: Any) -> No
     assert_same_values(tf, build)
 
 
+def test_rows_go_through_strings_and_come_back(tf: Any) -> None:
+    def build(m: Any) -> Any:
+        rows = m.serialize_many_sparse(sp(m))
+        back = m.deserialize_many_sparse(rows, m.float32, rank=2)
+        words = m.deserialize_many_sparse([m.serialize_sparse(m.SparseTensor([[1]], ["a"], [3]))], m.string)
+        return [*_parts(back), *_parts(words)]
+
+    assert_same_values(tf, build)
+
+
+def test_our_strings_are_read_by_tensorflow(tf: Any) -> None:
+    with graphrt.Session() as session:
+        ours = session.run(graphrt.serialize_many_sparse(sp(graphrt)))
+    read = tf.io.deserialize_many_sparse(ours.tolist(), tf.float32)
+    np.testing.assert_array_equal(tf.sparse.to_dense(read), [[0, 1, 0], [2, 0, 3]])
+
+
 def test_values_of_a_session_are_fed_back_and_accepted() -> None:
     with graphrt.Session() as session:
         value = session.run(sp(graphrt))
         assert value.dense_shape.tolist() == [2, 3]
-        np.testing.assert_array_equal(session.run(graphrt.sparse_tensor_to_dense(value)), [[0, 1, 0], [2, 0, 3]])
+        np.testing.assert_array_equal(
+            session.run(graphrt.sparse_tensor_to_dense(value)), [[0, 1, 0], [2, 0, 3]]
+        )
         placeholder = graphrt.sparse_placeholder("float32")
         total = session.run(graphrt.sparse_reduce_sum(placeholder), {placeholder: value})
         assert total == 6.0
@@ -134,16 +161,28 @@ def test_values_of_a_session_are_fed_back_and_accepted() -> None:
 
 BAD = {
     "out of order": (
-        lambda: graphrt.sparse_to_dense([[1], [0]], [2], [1.0, 2.0]), r"indices\[1\] = \[0\] is out of order"),
-    "repeated": (lambda: graphrt.sparse_to_dense([[1], [1]], [2], [1.0, 2.0]), r"indices\[1\] = \[1\] is repeated"),
+        lambda: graphrt.sparse_to_dense([[1], [0]], [2], [1.0, 2.0]),
+        r"indices\[1\] = \[0\] is out of order",
+    ),
+    "repeated": (
+        lambda: graphrt.sparse_to_dense([[1], [1]], [2], [1.0, 2.0]),
+        r"indices\[1\] = \[1\] is repeated",
+    ),
     "outside": (lambda: graphrt.sparse_to_dense([[7]], [2], [1.0]), r"indices\[0\] = \[7\] is out of bounds"),
     "places": (
         lambda: graphrt.raw_ops.SparseReshape(
-            input_indices=np.array([[0, 0]]), input_shape=np.array([2, 3]), new_shape=np.array([4, -1])),
-        "cannot be reshaped"),
-    "reset_shape": (lambda: graphrt.sparse.reset_shape(open_shape(graphrt), [1, 1]).values + graphrt.cast(
-        graphrt.sparse.reset_shape(open_shape(graphrt), [1, 1]).dense_shape[0], "float32"), "below that"),
-}  # fmt: skip
+            input_indices=np.array([[0, 0]]), input_shape=np.array([2, 3]), new_shape=np.array([4, -1])
+        ),
+        "cannot be reshaped",
+    ),
+    "reset_shape": (
+        lambda: (
+            graphrt.sparse.reset_shape(open_shape(graphrt), [1, 1]).values
+            + graphrt.cast(graphrt.sparse.reset_shape(open_shape(graphrt), [1, 1]).dense_shape[0], "float32")
+        ),
+        "below that",
+    ),
+}
 
 
 @pytest.mark.parametrize("what", BAD)

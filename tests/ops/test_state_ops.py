@@ -293,7 +293,7 @@ def test_concurrent_additions_are_all_counted():
 @pytest.mark.parametrize("indices", [[], [3], [0, 1, 2], [5, 5, 5], [1, 0, 1, 2, 0, 1]])
 def test_rounds_hold_every_position_once_in_order_and_no_index_twice(indices):
     vector = np.array(indices, np.int64)
-    rounds = [np.arange(len(indices))[chosen] for chosen in distinct_rounds(np, vector)]
+    rounds = [np.arange(len(indices))[chosen] for chosen in distinct_rounds(vector)]
     assert sorted(np.concatenate(rounds).tolist()) == list(range(len(indices)))
     for chosen in rounds:
         assert len(set(vector[chosen].tolist())) == len(chosen)

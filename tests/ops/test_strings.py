@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.same_graph import assert_same_nodes, assert_same_values
 
 import graphrt
 from graphrt.ops.string_hashes import fingerprint64, siphash
 from graphrt.ops.string_regex import compiled, replacer
+from tests.same_graph import assert_same_nodes, assert_same_values
 
 WORDS = ["hello", "", "aé語", "Hello World"]
 
@@ -51,13 +51,17 @@ BUILDS = {
     "split a scalar": lambda tf: tf.strings.split("a b"),
     "format": lambda tf: tf.strings.format("x = {}", tf.range(10)),
     "format several": lambda tf: tf.strings.format("{} and {}", [tf.constant([1.5]), tf.constant("s")]),
-    "unsorted_segment_join": lambda tf: tf.strings.unsorted_segment_join(["a", "b", "c"], [1, 0, 1], 2, separator=","),
+    "unsorted_segment_join": lambda tf: tf.strings.unsorted_segment_join(
+        ["a", "b", "c"], [1, 0, 1], 2, separator=","
+    ),
     "decode_raw": lambda tf: tf.decode_raw(["ab", "cd"], tf.uint8),
     "encode_base64": lambda tf: tf.encode_base64(["a", "bc"], pad=True),
     "decode_base64": lambda tf: tf.decode_base64(["YQ", "YmM="]),
     "decode_csv": lambda tf: tf.decode_csv(["1,2.5,x", "3,,y"], [[0], [1.0], [""]]),
-    "decode_csv columns": lambda tf: tf.decode_csv(["1;2;3"], [[0], [0]], field_delim=";", select_cols=[0, 2]),
-}  # fmt: skip
+    "decode_csv columns": lambda tf: tf.decode_csv(
+        ["1;2;3"], [[0], [0]], field_delim=";", select_cols=[0, 2]
+    ),
+}
 
 
 def _parts(tf: Any, made: Any) -> Any:
@@ -80,17 +84,21 @@ BAD = {
     "csv fields": (lambda: graphrt.decode_csv(["1,2"], [[0]]), "Expect 1 fields but have 2 in record 0"),
     "csv number": (lambda: graphrt.decode_csv(["x"], [[0]]), "Field 0 in record 0 is not a valid int32: x"),
     "csv required": (
-        lambda: graphrt.decode_csv([",1"], [np.zeros(0, np.int32), [0]]), "Field 0 is required but missing"),
+        lambda: graphrt.decode_csv([",1"], [np.zeros(0, np.int32), [0]]),
+        "Field 0 is required but missing",
+    ),
     "csv quote": (lambda: graphrt.decode_csv(['a"b'], [[""]]), "Unquoted fields cannot have quotes"),
     "csv open quote": (lambda: graphrt.decode_csv(['"ab'], [[""]]), "has to end with quote"),
     "lookahead": (lambda: graphrt.regex_replace(["a"], "(?=a)", ""), r"invalid perl operator: \(\?="),
     "back reference": (lambda: graphrt.regex_replace(["a"], r"(a)\1", ""), r"invalid escape sequence: \\1"),
     "parenthesis": (lambda: graphrt.regex_replace(["a"], "(", ""), "Invalid pattern"),
     "group": (lambda: graphrt.regex_replace(["a"], "(a)", r"\2"), "refers to group 2"),
-    "join": (lambda: graphrt.string_join([graphrt.placeholder_with_default(["a"], None), ["b", "c"]]),
-             "shapes do not match"),
+    "join": (
+        lambda: graphrt.string_join([graphrt.placeholder_with_default(["a"], None), ["b", "c"]]),
+        "shapes do not match",
+    ),
     "precision": (lambda: graphrt.as_string([1], precision=2), "precision not supported for datatype int32"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", BAD)
@@ -119,12 +127,46 @@ def test_siphash_gives_the_published_value() -> None:
 
 
 PATTERNS = [
-    ("a|b", "[&]"), ("(?i)HELLO", "x"), (r"\bo", "0"), (r"[^\w\s]", "_"), (r"\x{e9}", "e"), (r"\p{L}+", "L"),
-    ("[[:upper:][:digit:]]", "U"), (r"(?s)a.b", "-"), (r"(?m)^b", "c"), ("x{2,3}", "y"), ("(a+?)", r"<\1>"), ("$", "!"),
-    ("^", "!"), ("(a)|(b)", r"[\1\2]"), (r"\.", r"\\."), (r"[\]\-a]", "#"), ("(?:ab)+", "."), (r"\Q.*\E", "q"), ("é*", "-"),
-    (r"[a\d]", "#"), (r"\D+", "n"), (r"\W", "w"), (r"[\W_]", "w"), ("(?P<first>a)(?P<second>b)", r"\2\1"), (r"\t", "T"), (r"\141", "o"),
-]  # fmt: skip
-TEXTS = ["", "ab", "Hello hello", "aXbé1", "xxxxx", "a\nb\nbb", "a.b.*c", "-]a", "tab\there", "Größe 42", "aab_ab"]
+    ("a|b", "[&]"),
+    ("(?i)HELLO", "x"),
+    (r"\bo", "0"),
+    (r"[^\w\s]", "_"),
+    (r"\x{e9}", "e"),
+    (r"\p{L}+", "L"),
+    ("[[:upper:][:digit:]]", "U"),
+    (r"(?s)a.b", "-"),
+    (r"(?m)^b", "c"),
+    ("x{2,3}", "y"),
+    ("(a+?)", r"<\1>"),
+    ("$", "!"),
+    ("^", "!"),
+    ("(a)|(b)", r"[\1\2]"),
+    (r"\.", r"\\."),
+    (r"[\]\-a]", "#"),
+    ("(?:ab)+", "."),
+    (r"\Q.*\E", "q"),
+    ("é*", "-"),
+    (r"[a\d]", "#"),
+    (r"\D+", "n"),
+    (r"\W", "w"),
+    (r"[\W_]", "w"),
+    ("(?P<first>a)(?P<second>b)", r"\2\1"),
+    (r"\t", "T"),
+    (r"\141", "o"),
+]
+TEXTS = [
+    "",
+    "ab",
+    "Hello hello",
+    "aXbé1",
+    "xxxxx",
+    "a\nb\nbb",
+    "a.b.*c",
+    "-]a",
+    "tab\there",
+    "Größe 42",
+    "aab_ab",
+]
 
 
 @pytest.mark.parametrize("pattern, rewrite", PATTERNS)
