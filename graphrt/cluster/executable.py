@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphrt.cluster.distributed_step import DistributedCallerStep, DistributedPooledStep, RemotePart
-from graphrt.cluster.local import Collected, new_step_id
+from graphrt.cluster.local import Collected, new_step_id, timed
 from graphrt.compiler.pipeline import CompiledStep
 from graphrt.core.errors import DeadlineExceededError, OpError
 from graphrt.protos import config_pb2
@@ -62,8 +62,11 @@ class ClusterExecutable:
 
     def run(self, feeds: list[Any], timeout: float | None = None, collected: Collected | None = None) -> Any:
         """Run one step on this thread; see local.Executable.run."""
-        if self._immediate is not None and timeout is None and collected is None:
-            return self._run_immediate(feeds)
+        if self._immediate is not None:
+            step = StepContext(0, None, collected is not None)
+            values = self._run_immediate(step, feeds, timeout)
+            self._collect(step, collected)
+            return values
         step = self._begin(DistributedCallerStep, feeds, collected is not None)
         running = self.session.running
         running.add(step)
@@ -71,21 +74,27 @@ class ClusterExecutable:
             step.run(None if timeout is None else time.monotonic() + timeout)
         finally:
             self._over(step)
-        if collected is not None:
-            collected.compiled = self.compiled
-            collected.records = [(n.device, n, start, end, out) for n, start, end, out in step.records]
+        self._collect(step, collected)
+        return self._fetched(step)
+
+    def _collect(self, step: Any, collected: Collected | None) -> None:
+        if collected is None:
+            return
+        collected.compiled = self.compiled
+        collected.records = [(n.device, n, start, end, out) for n, start, end, out in step.records]
+        if self.parts:
             made = config_pb2.RunMetadata()
             for stats in step.metadata:
                 made.step_stats.MergeFrom(stats)
             collected.metadata = made.SerializeToString()
-        return self._fetched(step)
 
-    def _run_immediate(self, feeds: list[Any]) -> Any:
+    def _run_immediate(self, step: StepContext, feeds: list[Any], timeout: float | None) -> Any:
         """A step that never waits and has one plan, here: one call."""
-        step, running = StepContext(0), self.session.running
+        running, plan = self.session.running, self._immediate
+        assert plan is not None
         running.add(step)
         try:
-            return self._immediate.run_immediate(step, feeds)  # type: ignore[union-attr]
+            return plan.run_immediate(step, feeds) if timeout is None else timed(plan, step, feeds, timeout)
         finally:
             running.discard(step)
 
@@ -96,8 +105,8 @@ class ClusterExecutable:
 
     def start(self, feeds: list[Any], timeout: float | None, is_traced: bool, answer: Answer) -> Any:
         """Run one step on the pool; `answer(fetched values, step, error)` is called when it is over. Returns the step."""
-        if self._immediate is not None and timeout is None and not is_traced:
-            return self._start_immediate(feeds, answer)
+        if self._immediate is not None:
+            return self._start_immediate(feeds, timeout, is_traced, answer)
         call_off: list[Callable[[], None]] = []
 
         def over(step: Any) -> None:
@@ -114,20 +123,17 @@ class ClusterExecutable:
         return step
 
 
-    def _start_immediate(self, feeds: list[Any], answer: Answer) -> Any:
-        step, running = StepContext(0), self.session.running
+    def _start_immediate(self, feeds: list[Any], timeout: float | None, is_traced: bool, answer: Answer) -> Any:
+        step = StepContext(0, None, is_traced)
 
         def work() -> None:
+            values, failure = None, None
             try:
-                values = self._immediate.run_immediate(step, feeds)  # type: ignore[union-attr]
+                values = list(self._run_immediate(step, feeds, timeout))
             except OpError as error:
                 failure = error
-            else:
-                failure = None
-            running.discard(step)
-            answer(list(values) if failure is None else None, step, failure)
+            answer(values, step, failure)
 
-        running.add(step)
         compute_pool.submit(work)
         return step
 

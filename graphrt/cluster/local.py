@@ -129,7 +129,7 @@ class Executable:
             step = StepContext(0, None, collected is not None)
             self._begin(step)
             try:
-                made = plan.run_immediate(step, feeds) if timeout is None else _timed(plan, step, feeds, timeout)
+                made = plan.run_immediate(step, feeds) if timeout is None else timed(plan, step, feeds, timeout)
             finally:
                 running.discard(step)
         else:
@@ -158,7 +158,7 @@ class Executable:
         return PartialStep(self, timeout)
 
 
-def _timed(plan: Plan, step: StepContext, feeds: list[Any], timeout: float) -> Any:
+def timed(plan: Plan, step: StepContext, feeds: list[Any], timeout: float) -> Any:
     """A step that never waits, cancelled between kernels when its time is over."""
     def expire() -> None:
         step.fail(DeadlineExceededError(None, None, f"the step was still running its kernels after {timeout:.1f} s"))

@@ -286,7 +286,7 @@ class _Answer:
         made = config_pb2.RunMetadata()
         if self._is_traced:
             fill_step_stats(made.step_stats, [(n.device, n, start, end, out) for n, start, end, out in step.records])
-            for stats in step.metadata:
+            for stats in getattr(step, "metadata", ()):
                 made.step_stats.MergeFrom(stats)
         if self._wants_partitions:
             for partition in self._executable.compiled.partitions:

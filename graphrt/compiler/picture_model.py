@@ -19,7 +19,7 @@ MOST_BOXES = 300
 # Where scopes are drawn, this many boxes are aimed at.
 _GROUPED_BOXES = 120
 _STATE = frozenset(("VariableV2", "Variable", "VarHandleOp", "TemporaryVariable"))
-_NUMBER = re.compile(r"_\d+$")
+_NUMBER = re.compile(r"_?\d+$")
 
 
 @dataclass
@@ -179,43 +179,58 @@ def _value(node: Node, most: int) -> str:
 
 
 def _path(node: Node) -> tuple[str, ...]:
-    """The scopes that a node can be drawn in, outermost first: its name scopes, then ops of one name with
-    other numbers."""
-    parts = node.name.split("/")
-    return (*parts[:-1], _NUMBER.sub("_*", parts[-1]), parts[-1])
+    """The groups that a node can be drawn in, outermost first: at each of its name scopes all scopes that
+    differ in their number only, then the scope itself."""
+    made: list[str] = []
+    prefix = ""
+    for part in node.name.split("/"):
+        made += [prefix + _NUMBER.sub("", part) + "*", prefix + part]
+        prefix += part + "/"
+    return tuple(made)
 
 
 def _scopes(nodes: Iterable[Node]) -> list[tuple[str, list[Node]]]:
     """Groups of nodes by scope and device, opened from the largest as far as the number of boxes allows."""
     paths = {n: _path(n) for n in nodes}
-    groups: list[tuple[int, str, int, list[Node]]] = []  # (-size, key, depth, nodes): a heap
-
-    def split(members: list[Node], depth: int) -> list[tuple[int, str, int, list[Node]]]:
-        parts: dict[str, list[Node]] = {}
-        for node in members:
-            parts.setdefault("/".join(paths[node][:depth]), []).append(node)
-        return [(-len(found), f"{found[0].device} {key}", depth, found) for key, found in parts.items()]
-
     by_device: dict[str, list[Node]] = {}
     for node in paths:
         by_device.setdefault(node.device, []).append(node)
+    groups: list[tuple[int, str, int, list[Node]]] = []  # (-size, device and title, depth, nodes): a heap
     for members in by_device.values():
-        groups += split(members, 1)
+        groups += _most(_split(members, 1, paths), _GROUPED_BOXES // len(by_device))
     heapq.heapify(groups)
-    done: list[tuple[int, str, int, list[Node]]] = []
+    done: list[tuple[str, list[Node]]] = []
     while groups:
-        group = heapq.heappop(groups)
-        size, _, depth, members = group
-        if size == -1:
-            done.append(group)
-            continue
-        parts = split(members, depth + 1) if any(len(paths[n]) > depth for n in members) else []
-        if not parts or len(parts) > 1 and len(done) + len(groups) + len(parts) > _GROUPED_BOXES:
-            done.append(group)
-            continue
-        for part in parts:
-            heapq.heappush(groups, part)
-    named: list[tuple[str, list[Node]]] = []
-    for _, key, _, members in done:
-        named.append((members[0].name if len(members) == 1 else key.partition(" ")[2], members))
-    return named
+        size, key, depth, members = heapq.heappop(groups)
+        parts = _split(members, depth + 1, paths) if size < -1 else []
+        if len(parts) == 1:
+            # One scope in it: opening it shows no more.
+            heapq.heappush(groups, (size, parts[0][1] if key.endswith("*") else key, depth + 1, members))
+        elif parts and len(done) + len(groups) + len(parts) <= _GROUPED_BOXES:
+            for part in parts:
+                heapq.heappush(groups, part)
+        else:
+            done.append((members[0].name if size == -1 else key.partition(" ")[2], members))
+    return done
+
+
+def _split(members: list[Node], depth: int,
+           paths: dict[Node, tuple[str, ...]]) -> list[tuple[int, str, int, list[Node]]]:
+    """The groups at `depth` of their paths; none where they end before."""
+    parts: dict[str, list[Node]] = {}
+    for node in members:
+        if depth > len(paths[node]) and len(members) > 1 and all(depth > len(paths[n]) for n in members):
+            return []
+        parts.setdefault(paths[node][min(depth, len(paths[node])) - 1], []).append(node)
+    return [(-len(found), f"{found[0].device} {title}", depth, found) for title, found in parts.items()]
+
+
+def _most(groups: list[tuple[int, str, int, list[Node]]],
+          most: int) -> list[tuple[int, str, int, list[Node]]]:
+    """The largest groups, and one of all the others where there are more than `most`."""
+    if len(groups) <= most:
+        return groups
+    groups.sort(key=lambda g: (g[0], g[1]))
+    rest = [n for g in groups[most - 1:] for n in g[3]]
+    title = f"{rest[0].device} {len(groups) - most + 1:,} other scopes"
+    return [*groups[:most - 1], (-len(rest), title, len(rest[0].name), rest)]

@@ -16,8 +16,17 @@ from graphrt.core.errors import FailedPreconditionError, InvalidArgumentError, N
 
 
 
+# How often a variable has got another shape than it had, in this process: plans made before that look again.
+reshapes = 0
+
+
 def _references(state: Any) -> int:
     return sys.getrefcount(state.array)
+
+
+def _count_reshape() -> None:
+    global reshapes
+    reshapes += 1
 
 
 class Resource:
@@ -87,6 +96,8 @@ class VariableState(Resource):
                     and (self.is_ref or _references(self) <= _ALONE)):
                 self.array[...] = value
             else:
+                if not self.shape.is_compatible_with(value.shape) or self.array is not None and self.array.shape != value.shape:
+                    _count_reshape()
                 # A fresh array that owns its memory: views of it count as references.
                 self.array = xp.array(value, dtype=self.dtype.np, copy=True, order="C")
 

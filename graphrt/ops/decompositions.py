@@ -18,6 +18,7 @@ from graphrt.ops.linalg import (
     adjoint,
     check_square,
     positive_definite,
+    positive_definite_array,
     product,
     square,
     turned,
@@ -118,9 +119,9 @@ class SelfAdjointEigV2:
         made = raw.MatrixBandPart(made + turned(made), -1, 0)
         return raw.MatrixSetDiag(made, 0.5 * raw.MatrixDiagPart(made))
 
-    samples = [program(lambda tf: _eigen(tf, positive_definite(4, 4))), program(lambda tf: _eigen(tf, positive_definite(2, 3, 3))),
-               program(lambda tf: [tf.self_adjoint_eigvals(tf.constant(positive_definite(2, 3, 3, dtype="float64")))]),
-               program(lambda tf: _values_gradient(tf, positive_definite(3, 3)), why="the values alone")]
+    samples = [program(lambda tf: _eigen(tf, positive_definite_array(4, 4))), program(lambda tf: _eigen(tf, positive_definite_array(2, 3, 3))),
+               program(lambda tf: [tf.self_adjoint_eigvals(tf.constant(positive_definite_array(2, 3, 3, dtype="float64")))]),
+               program(lambda tf: _values_gradient(tf, positive_definite_array(3, 3)), why="the values alone")]
 
 
 def _values_gradient(tf: Any, matrix: Any) -> list[Any]:
@@ -276,8 +277,8 @@ class Eig:
             return made
         return cast_to(raw.Real(made, Tout=made.dtype.real_dtype), x.dtype.base_dtype)
 
-    samples = [program(lambda tf: _eigenvalues(tf, positive_definite(3, 3))),
-               program(lambda tf: _eigen_gradient(tf, positive_definite(3, 3)), why="the values' gradient", rtol=1e-4)]
+    samples = [program(lambda tf: _eigenvalues(tf, positive_definite_array(3, 3))),
+               program(lambda tf: _eigen_gradient(tf, positive_definite_array(3, 3)), why="the values' gradient", rtol=1e-4)]
 
 
 def _eigenvalues(tf: Any, matrix: Any) -> list[Any]:

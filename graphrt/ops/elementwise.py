@@ -35,15 +35,16 @@ class Elementwise:
     elementwise = True
     writes_out = True
 
-    def __init_subclass__(cls) -> None:
-        if cls.expression:
-            tree = ast.parse(cls.expression, mode="eval").body
-            names = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name)]
-            calls = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call)]  # type: ignore[attr-defined]
-            steps = sum(isinstance(n, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)) for n in ast.walk(tree))
-            # One ufunc reads each element before it writes it; of several, the first write could destroy a later read.
-            if steps == 1 and "overwrites" not in cls.__dict__:
-                cls.overwrites = tuple(range(len(dict.fromkeys(n for n in names if n not in calls))))
+    @property
+    def overwrites(self) -> tuple[int, ...]:
+        """One ufunc reads each element before it writes it; of several, the first write could destroy a later read."""
+        if not self.expression:
+            return ()
+        tree = ast.parse(self.expression, mode="eval").body
+        names = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name)]
+        calls = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call)]  # type: ignore[attr-defined]
+        steps = sum(isinstance(n, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)) for n in ast.walk(tree))
+        return tuple(range(len(dict.fromkeys(n for n in names if n not in calls)))) if steps == 1 else ()
 
     def shape(self, s: ShapeContext, *inputs: TensorShape) -> TensorShape:
         made = inputs[0]

@@ -12,7 +12,7 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.dtypes import COMPLEX, bfloat16, float32, float64, half
 from graphrt.core.registry import KernelContext, ShapeContext, op
-from graphrt.core.samples import normal, sample
+from graphrt.core.samples import Later, normal, sample
 from graphrt.core.shapes import UNKNOWN, TensorShape, broadcast
 from graphrt.core.tensor import Tensor
 from graphrt.ops.broadcasting import cast_to, conj, shape_of
@@ -73,16 +73,24 @@ class Square:
         return square(input)
 
 
-def well_posed(*shape: int, dtype: Any = "float32") -> np.ndarray:
+def well_posed(*shape: int, dtype: Any = "float32") -> Later:
     """A sample of matrices that are far from singular: their symmetric part is positive definite."""
-    made = normal(*shape, dtype=dtype).array(0)
-    return (made / (2 * np.sqrt(shape[-1])) + np.eye(shape[-1], dtype=made.dtype)).astype(made.dtype)
+    def made() -> np.ndarray:
+        drawn = normal(*shape, dtype=dtype).array(0)
+        return (drawn / (2 * np.sqrt(shape[-1])) + np.eye(shape[-1], dtype=drawn.dtype)).astype(drawn.dtype)
+
+    return Later(made)
 
 
-def positive_definite(*shape: int, dtype: Any = "float32") -> np.ndarray:
-    """A sample of symmetric (Hermitian) positive definite matrices."""
+def positive_definite_array(*shape: int, dtype: Any = "float32") -> np.ndarray:
+    """Symmetric (Hermitian) positive definite matrices."""
     made = normal(*shape, dtype=dtype).array(0)
     return (made @ adjoint(made) / shape[-1] + np.eye(shape[-1], dtype=made.dtype)).astype(made.dtype)
+
+
+def positive_definite(*shape: int, dtype: Any = "float32") -> Later:
+    """A sample of symmetric (Hermitian) positive definite matrices."""
+    return Later(lambda: positive_definite_array(*shape, dtype=dtype))
 
 
 @op("MatrixInverse(input: T) -> output: T", adjoint="bool = False", T=LAPACK_TYPES)
@@ -152,7 +160,7 @@ class LogMatrixDeterminant:
         inverse = raw.MatrixInverse(op.inputs[0], adjoint=True)
         return _scaled(d_log, inverse)
 
-    samples = [sample(well_posed(3, 3)), sample(-well_posed(2, 3, 3)), sample(well_posed(3, 3, dtype="float64")),
+    samples = [sample(well_posed(3, 3)), sample(Later(lambda: -well_posed(2, 3, 3).compute())), sample(well_posed(3, 3, dtype="float64")),
                sample(np.zeros((0, 0), np.float32), gradient=False)]
 
 
@@ -307,8 +315,8 @@ class CholeskyGrad:
         made = adjoint(solve_triangular(factor, adjoint(left), True, True))
         return ((made + adjoint(made)) * made.dtype.type(0.5)).astype(k.dtype, copy=False)
 
-    samples = [sample(np.linalg.cholesky(positive_definite(3, 3)), normal(3, 3)),
-               sample(np.linalg.cholesky(positive_definite(2, 4, 4, dtype="float64")), normal(2, 4, 4, dtype="float64"))]
+    samples = [sample(Later(lambda: np.linalg.cholesky(positive_definite_array(3, 3))), normal(3, 3)),
+               sample(Later(lambda: np.linalg.cholesky(positive_definite_array(2, 4, 4, dtype="float64"))), normal(2, 4, 4, dtype="float64"))]
 
 
 @op("MatrixSolveLs(matrix: T, rhs: T, l2_regularizer: double) -> output: T", T=LAPACK_TYPES, fast="bool = True")

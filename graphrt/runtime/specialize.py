@@ -12,9 +12,12 @@ import numpy as np
 
 from graphrt.compiler.step_graph import Node
 from graphrt.core.constant_value import run_kernel
+from graphrt.core import resources
 from graphrt.core.registry import KernelContext
+from graphrt.core.resources import VariableState
 from graphrt.core.shapes import UNKNOWN, TensorShape
 from graphrt.runtime.ownership import FORWARDING, Value
+from graphrt.runtime.schedule import updated_variable
 
 _SHAPE_OPS = frozenset(("Shape", "ShapeN", "Size", "Rank"))
 # Small integer results of these are followed: shapes are computed with them.
@@ -30,6 +33,7 @@ class NodeShapes:
 
     def __init__(self, shapes: dict[Value, TensorShape], values: dict[Value, np.ndarray]) -> None:
         self.shapes, self.values = shapes, values
+        self.variables: dict[Node, TensorShape] = {}
         self.handles: dict[int, Any] = {}
         self.node: Node = None  # type: ignore[assignment]
 
@@ -66,7 +70,9 @@ class NodeShapes:
     def handle(self, i: int) -> Any:
         source, index = self.node.inputs[i]
         if source.type == "VarHandleOp":
-            return source.attrs["dtype"], source.attrs["shape"]
+            return source.attrs["dtype"], self.variables.get(source, source.attrs["shape"])
+        if resources.reshapes:
+            return None  # some variable is not of the shape that it was made for
         if source.origin is not None and index < len(source.origin.outputs):
             return source.origin.outputs[index].handle
         return None
@@ -85,12 +91,15 @@ def infer(nodes: list[Node], given: dict[Value, TensorShape],
     shapes = dict(given)
     values: dict[Value, np.ndarray] = {}
     context = NodeShapes(shapes, values)
+    context.variables = _variables(nodes, hoisted)
     for node in nodes:
         count = len(node.dtypes)
         if node in hoisted:
             held = hoisted[node]
             for i in range(count):
                 shapes[node, i] = node.shapes[i] if node.shapes else UNKNOWN
+            if node.type != "VarHandleOp" and node in context.variables:
+                shapes[node, 0] = context.variables[node]
             if isinstance(held, np.ndarray):
                 shapes[node, 0] = TensorShape.of(held.shape)
                 if held.size <= _LIMIT:
@@ -148,6 +157,18 @@ def changes_nothing(node: Node, shapes: dict[Value, TensorShape], values: dict[V
 def _is_shape_stable(node: Node) -> bool:
     """Stateful nodes whose output shape their inputs decide: random ops, and updates that return their variable."""
     return bool(node.inputs) and not any(d.name in ("resource", "variant") for d in node.input_dtypes)
+
+
+def _variables(nodes: list[Node], hoisted: dict[Node, Any]) -> dict[Node, TensorShape]:
+    """The shapes that variables have now; unknown for those that one of the nodes may reshape."""
+    found = {n: TensorShape.of(state.array.shape) if state.array is not None else state.shape
+             for n, state in hoisted.items() if isinstance(state, VariableState)}
+    for node in nodes:
+        if node.type in ("Assign", "AssignVariableOp") and not node.attrs["validate_shape"]:
+            variable = updated_variable(node)
+            if variable is not None:
+                found[variable] = UNKNOWN
+    return found
 
 
 def _forwarded(node: Node, shapes: dict[Value, TensorShape]) -> None:

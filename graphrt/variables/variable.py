@@ -19,7 +19,6 @@ from graphrt.core.graph import Graph, get_default_graph
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor, TensorReference
-from graphrt.protos import variable_pb2
 
 
 class VariableSynchronization(enum.Enum):
@@ -130,6 +129,7 @@ class SaveSliceInfo:
         """The SaveSliceInfoDef; None where the whole is not under `export_scope`."""
         if export_scope is not None and not (self.full_name or "").startswith(export_scope):
             return None
+        from graphrt.protos import variable_pb2
         return variable_pb2.SaveSliceInfoDef(
             full_name=strip_scope(self.full_name or "", export_scope),
             full_shape=self.full_shape,
@@ -295,6 +295,7 @@ class Variable(metaclass=VariableClass):
         raise NotImplementedError
 
     def _common_proto(self, export_scope: str | None) -> Any:
+        from graphrt.protos import variable_pb2
         made = variable_pb2.VariableDef(
             trainable=self._trainable,
             synchronization=self._synchronization.value,

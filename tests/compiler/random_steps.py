@@ -65,8 +65,8 @@ class _Builder:
                 self.tensors.append(tensor)
                 self.sizes[tensor] = sizes
         fetches = self.draw(st.lists(st.sampled_from(self.tensors), min_size=1, max_size=3, unique=True))
-        effects = st.lists(st.sampled_from(self.effects), max_size=2, unique=True) if self.effects else st.just([])
-        targets = self.draw(effects)
+        some = st.lists(st.sampled_from(self.effects or [None]), max_size=2, unique=True)
+        targets = self.draw(some) if self.effects else []
         special = st.sampled_from(SPECIAL)
         values = [np.array(self.draw(st.lists(special, min_size=6, max_size=6)), np.float32).reshape(2, 3)
                   for _ in range(2)]

