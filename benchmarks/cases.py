@@ -104,9 +104,10 @@ def lenet(tf: Any) -> Step:
 
 def chain(tf: Any) -> Step:
     """1,000 chained ops on 16 floats"""
-    y = _chain(tf, 1000, tf.placeholder_with_default(np.ones(16, np.float32), [16]))
-    session = tf.Session()
-    return lambda: session.run(y.op)
+    x = tf.placeholder(tf.float32, [16])
+    y = _chain(tf, 1000, x)
+    session, ones = tf.Session(), np.ones(16, np.float32)
+    return lambda: session.run(y.op, {x: ones})
 
 
 def _chain(tf: Any, n: int, y: Any) -> Any:

@@ -28,7 +28,13 @@ from graphrt.matrix_diagonals import matrix_set_diag as set_diag
 transpose = matrix_transpose
 
 
-def eye(num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = float32, name: str | None = None) -> Tensor:
+def eye(
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: Any = None,
+    dtype: Any = float32,
+    name: str | None = None,
+) -> Tensor:
     """Matrices with ones on the main diagonal and zeros elsewhere.
 
     Args:
@@ -53,8 +59,10 @@ def eye(num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: 
             return set_diag(zeros, ones)
         for size in sizes:
             if not isinstance(size, (int, np.integer)) and not hasattr(size, "__index__"):
-                raise TypeError("Arguments `num_rows` and `num_columns` must be positive integer values. Received: "
-                                f"num_rows={num_rows}, num_columns={num_columns}")
+                raise TypeError(
+                    "Arguments `num_rows` and `num_columns` must be positive integer values. Received: "
+                    f"num_rows={num_rows}, num_columns={num_columns}"
+                )
         rows, columns = (int(s) for s in sizes)
         before = [int(d) for d in (() if batch_shape is None else batch_shape)]
         ones = array_creation.ones([*before, min(rows, columns)], kind)
@@ -97,25 +105,33 @@ def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None)
     return raw.MatrixSolve(matrix, rhs, adjoint=adjoint, name=name)
 
 
-def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None) -> Tensor:
+def triangular_solve(
+    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+) -> Tensor:
     """x of matrix x = rhs, of the lower (or upper) triangle of matrix, or of its adjoint."""
     with name_scope(name, "triangular_solve", [matrix, rhs]):
         return raw.MatrixTriangularSolve(matrix, rhs, lower=lower, adjoint=adjoint)
 
 
-def lstsq(matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True, name: str | None = None) -> Tensor:
+def lstsq(
+    matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True, name: str | None = None
+) -> Tensor:
     """x of least |matrix x - rhs|^2 + l2_regularizer |x|^2.
 
     Args:
       matrix: tensor [..., m, n]; rhs: [..., m, k].
-      fast: by normal equations, which need matrices of full rank or an l2_regularizer; else by singular values, which take any,
+      fast: by normal equations, which need matrices of full rank or an l2_regularizer; else by singular
+      values, which take any,
         ignore l2_regularizer and give the smallest x.
     """
-    return raw.MatrixSolveLs(matrix, rhs, np.float64(l2_regularizer), fast=fast, name=name or "matrix_solve_ls")
+    return raw.MatrixSolveLs(
+        matrix, rhs, np.float64(l2_regularizer), fast=fast, name=name or "matrix_solve_ls"
+    )
 
 
 def cholesky(input: Any, name: str | None = None) -> Tensor:
-    """The lower triangles L of L L^H = input, for Hermitian positive definite matrices; others are an InvalidArgumentError."""
+    """The lower triangles L of L L^H = input, for Hermitian positive definite matrices; others are an
+    InvalidArgumentError."""
     return raw.Cholesky(input, name=name)
 
 
@@ -123,7 +139,9 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     """x of A x = rhs, given chol = cholesky(A)."""
     with name_scope(name, "cholesky_solve", [chol, rhs]):
         chol = convert_to_tensor(chol, name="chol")
-        return raw.MatrixTriangularSolve(chol, raw.MatrixTriangularSolve(chol, rhs, lower=True), lower=True, adjoint=True)
+        return raw.MatrixTriangularSolve(
+            chol, raw.MatrixTriangularSolve(chol, rhs, lower=True), lower=True, adjoint=True
+        )
 
 
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
@@ -133,13 +151,15 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
 
 
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
-    """(s, u, v) of tensor = u diag(s) v^H, s descending; s alone without compute_uv. Note that v is not transposed."""
+    """(s, u, v) of tensor = u diag(s) v^H, s descending; s alone without compute_uv. Note that v is not
+    transposed."""
     s, u, v = raw.Svd(tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name)
     return (real(s), u, v) if compute_uv else real(s)
 
 
 def eigh(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """(e, v): the eigenvalues of Hermitian matrices, ascending, and their eigenvectors as columns. The lower triangle is read."""
+    """(e, v): the eigenvalues of Hermitian matrices, ascending, and their eigenvectors as columns. The lower
+    triangle is read."""
     e, v = raw.SelfAdjointEigV2(tensor, compute_v=True, name=name)
     return e, v
 
@@ -173,7 +193,8 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
 
 
 def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
-    """How many singular values of each matrix are above tol (the larger size times epsilon times the largest, where None)."""
+    """How many singular values of each matrix are above tol (the larger size times epsilon times the
+    largest, where None)."""
     with name_scope(name or "matrix_rank"):
         a = convert_to_tensor(a, dtype_hint=float32, name="a")
         s = svd(a, compute_uv=False)
@@ -184,12 +205,19 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
         return reduce_sum(cast(raw.Greater(s, tol), int32), axis=-1)
 
 
-def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool | None = None, name: str | None = None,
-         keep_dims: bool | None = None) -> Tensor:
+def norm(
+    tensor: Any,
+    ord: Any = "euclidean",
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+) -> Tensor:
     """The norm of vectors, matrices, or a whole tensor.
 
     Args:
-      ord: 'euclidean', 1, 2, inf or a positive number p of vectors; 'euclidean', 'fro', 1, 2, inf of matrices.
+      ord: 'euclidean', 1, 2, inf or a positive number p of vectors; 'euclidean', 'fro', 1, 2, inf of
+      matrices.
       axis: None: the whole tensor as a vector; an int: vectors along it; a pair: matrices.
       keepdims: leave a size of 1 where an axis was (keep_dims is the older name).
     Raises:
@@ -203,7 +231,9 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool |
         if not all(isinstance(i, int) for i in axes) or axes[0] == axes[1]:
             raise ValueError(f"'axis' must be None, an integer, or a tuple of 2 unique integers, got {axes}")
         if ord not in ("euclidean", "fro", 1, 2, np.inf):
-            raise ValueError(f"'ord' must be a supported matrix norm in ['euclidean', 'fro', 1, 2, inf], got {ord}")
+            raise ValueError(
+                f"'ord' must be a supported matrix norm in ['euclidean', 'fro', 1, 2, inf], got {ord}"
+            )
     else:
         if axis is not None and not isinstance(axis, int):
             raise ValueError(f"'axis' must be None, an integer, or a tuple of 2 unique integers, got {axis}")
@@ -241,7 +271,9 @@ def _spectral_norm(x: Tensor, axes: tuple[int, int]) -> Tensor:
     return raw.Transpose(made, np.argsort(order).astype(np.int32))
 
 
-def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Tensor, Tensor]:
+def normalize(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """(tensor divided by its norm, the norm); arguments as norm's, with the axes kept."""
     with name_scope(name, "normalize", [tensor]):
         x = convert_to_tensor(tensor)
@@ -252,20 +284,63 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
 def global_norm(t_list: Any, name: str | None = None) -> Any:
     """The Euclidean norm of a list of tensors taken together; see tf.global_norm."""
     from graphrt import clip
+
     return clip.global_norm(t_list, name)
 
 
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
+) -> Tensor:
     """x divided by its Euclidean norm along `axis`; see tf.nn.l2_normalize."""
     from graphrt import nn
+
     return nn.l2_normalize(x, axis=axis, epsilon=epsilon, name=name, dim=dim)
 
 
 # The names that are in the top namespace too.
-matrix_inverse, matrix_determinant, matrix_solve, matrix_triangular_solve, matrix_solve_ls = inv, det, solve, triangular_solve, lstsq
+matrix_inverse, matrix_determinant, matrix_solve, matrix_triangular_solve, matrix_solve_ls = (
+    inv,
+    det,
+    solve,
+    triangular_solve,
+    lstsq,
+)
 self_adjoint_eig, self_adjoint_eigvals = eigh, eigvalsh
 
 __all__ = [
-    "adjoint", "band_part", "cholesky", "cholesky_solve", "cross", "det", "diag", "diag_part", "eigh", "eigvalsh", "einsum", "eye", "global_norm",
-    "inv", "l2_normalize", "logdet", "lstsq", "matmul", "matrix_rank", "matrix_transpose", "matvec", "norm", "normalize", "pinv", "qr", "set_diag",
-    "slogdet", "solve", "svd", "tensor_diag", "tensor_diag_part", "tensordot", "trace", "transpose", "triangular_solve"]
+    "adjoint",
+    "band_part",
+    "cholesky",
+    "cholesky_solve",
+    "cross",
+    "det",
+    "diag",
+    "diag_part",
+    "eigh",
+    "eigvalsh",
+    "einsum",
+    "eye",
+    "global_norm",
+    "inv",
+    "l2_normalize",
+    "logdet",
+    "lstsq",
+    "matmul",
+    "matrix_rank",
+    "matrix_transpose",
+    "matvec",
+    "norm",
+    "normalize",
+    "pinv",
+    "qr",
+    "set_diag",
+    "slogdet",
+    "solve",
+    "svd",
+    "tensor_diag",
+    "tensor_diag_part",
+    "tensordot",
+    "trace",
+    "transpose",
+    "triangular_solve",
+]

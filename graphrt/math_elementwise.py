@@ -10,7 +10,17 @@ import numpy as np
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor, is_tensor
-from graphrt.core.dtypes import as_dtype, bfloat16, complex64, complex128, float32, float64, int32, int64, string
+from graphrt.core.dtypes import (
+    as_dtype,
+    bfloat16,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int32,
+    int64,
+    string,
+)
 from graphrt.core.graph import name_scope
 from graphrt.core.registry import OPS
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
@@ -28,8 +38,11 @@ def unary(name: str, op_name: str, what: str) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = name
     dtypes = ", ".join(d.name for d in op_def.attrs["T"].allowed) if "T" in op_def.attrs else "bool"
-    function.__doc__ = (f"{what}\n\n    Args:\n      x: tensor ({dtypes}), or a SparseTensor, of which the values are taken.\n"
-                        "    Returns:\n      Tensor (SparseTensor) of x's shape.\n    ")
+    function.__doc__ = (
+        f"{what}\n\n    Args:\n      x: tensor ({dtypes}), or a SparseTensor, of which the values are "
+        "taken.\n"
+        "    Returns:\n      Tensor (SparseTensor) of x's shape.\n    "
+    )
     return function
 
 
@@ -42,8 +55,11 @@ def binary(name: str, op_name: str, what: str) -> Callable[..., Any]:
     exec(f"def {name}({first}, {second}, name=None):\n    return op_def({first}, {second}, name=name)", scope)
     function = scope[name]
     function.__module__ = __name__
-    function.__doc__ = (f"{what}\n\n    Args:\n      {first}, {second}: tensors of one dtype ({dtypes or 'any'}); their shapes broadcast.\n"
-                        "    Returns:\n      Tensor of the shape that they broadcast to.\n    ")
+    function.__doc__ = (
+        f"{what}\n\n    Args:\n      {first}, {second}: tensors of one dtype ({dtypes or 'any'}); their "
+        "shapes broadcast.\n"
+        "    Returns:\n      Tensor of the shape that they broadcast to.\n    "
+    )
     return function
 
 
@@ -92,7 +108,9 @@ maximum = binary("maximum", "Maximum", "The larger of x and y.")
 minimum = binary("minimum", "Minimum", "The smaller of x and y.")
 squared_difference = binary("squared_difference", "SquaredDifference", "(x - y)^2.")
 atan2 = binary("atan2", "Atan2", "The angle of the point (x, y).")
-nextafter = binary("nextafter", "NextAfter", "The neighbour of x1 among floating numbers, in the direction of x2.")
+nextafter = binary(
+    "nextafter", "NextAfter", "The neighbour of x1 among floating numbers, in the direction of x2."
+)
 xdivy = binary("xdivy", "Xdivy", "x / y, and 0 where x is 0.")
 xlogy = binary("xlogy", "Xlogy", "x log(y), and 0 where x is 0.")
 xlog1py = binary("xlog1py", "Xlog1py", "x log(1 + y), and 0 where x is 0.")
@@ -158,7 +176,9 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         if y.dtype.base_dtype is not kind:
             raise TypeError(f"`x` and `y` must have the same dtype, got {kind!r} != {y.dtype.base_dtype!r}.")
         if kind not in TRUE_DIVISION:
-            raise TypeError(f"div_no_nan does not divide {kind.name}: it takes {', '.join(d.name for d in TRUE_DIVISION)}")
+            raise TypeError(
+                f"div_no_nan does not divide {kind.name}: it takes {', '.join(d.name for d in TRUE_DIVISION)}"
+            )
         divides_in = TRUE_DIVISION[kind]
         return raw.DivNoNan(cast(x, divides_in), cast(y, divides_in), name=scope)
 
@@ -281,8 +301,11 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
         kinds = real.dtype.base_dtype, imag.dtype.base_dtype
         made = {(float32, float32): complex64, (float64, float64): complex128}.get(kinds)
         if made is None:
-            raise TypeError(f"The `real` and `imag` components have incorrect types: {kinds[0].name} {kinds[1].name}. They must be "
-                            "consistent, and float32 or float64")
+            raise TypeError(
+                f"The `real` and `imag` components have incorrect types: {kinds[0].name} {kinds[1].name}. "
+                "They must be "
+                "consistent, and float32 or float64"
+            )
         return raw.Complex(real, imag, Tout=made, name=scope)
 
 
@@ -334,7 +357,8 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
 
     Args:
       x: tensor, SparseTensor or IndexedSlices of numbers or bools.
-      dtype: floats are cut to integers, complex numbers lose the imaginary part, True is 1, what is not 0 is True.
+      dtype: floats are cut to integers, complex numbers lose the imaginary part, True is 1, what is not 0 is
+      True.
     """
     kind = as_dtype(dtype).base_dtype
     if isinstance(x, Tensor) and x.dtype is kind:
@@ -398,7 +422,8 @@ to_complex128 = _to("to_complex128", complex128, "ToComplex128")
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
-    """The bits of `input` read as another element type; a last dimension comes or goes where the sizes differ."""
+    """The bits of `input` read as another element type; a last dimension comes or goes where the sizes
+    differ."""
     return raw.Bitcast(input, type=as_dtype(type), name=name)
 
 
@@ -407,10 +432,93 @@ mod = floormod
 mul, sub, neg = multiply, subtract, negative
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "angle", "asin", "asinh", "atan", "atan2", "atanh", "betainc", "bitcast", "cast", "ceil", "complex", "conj", "cos",
-    "cosh", "digamma", "div", "div_no_nan", "divide", "equal", "erf", "erfc", "exp", "expm1", "floor", "floor_div", "floordiv", "floormod", "greater", "greater_equal",
-    "igamma", "igammac", "imag", "is_finite", "is_inf", "is_nan", "less", "less_equal", "lgamma", "log", "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "maximum", "minimum", "mod", "mul", "multiply", "neg", "negative", "not_equal", "polygamma", "pow", "real", "realdiv", "reciprocal",
-    "rint", "round", "rsqrt", "saturate_cast", "scalar_mul", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "squared_difference", "sub",
-    "subtract", "tan", "tanh", "to_bfloat16", "to_complex128", "to_complex64", "to_double", "to_float", "to_int32", "to_int64", "truediv",
-    "truncatediv", "truncatemod", "zeta"]
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "angle",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "betainc",
+    "bitcast",
+    "cast",
+    "ceil",
+    "complex",
+    "conj",
+    "cos",
+    "cosh",
+    "digamma",
+    "div",
+    "div_no_nan",
+    "divide",
+    "equal",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "floor",
+    "floor_div",
+    "floordiv",
+    "floormod",
+    "greater",
+    "greater_equal",
+    "igamma",
+    "igammac",
+    "imag",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "less",
+    "less_equal",
+    "lgamma",
+    "log",
+    "log1p",
+    "log_sigmoid",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "mul",
+    "multiply",
+    "neg",
+    "negative",
+    "not_equal",
+    "polygamma",
+    "pow",
+    "real",
+    "realdiv",
+    "reciprocal",
+    "rint",
+    "round",
+    "rsqrt",
+    "saturate_cast",
+    "scalar_mul",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "sub",
+    "subtract",
+    "tan",
+    "tanh",
+    "to_bfloat16",
+    "to_complex128",
+    "to_complex64",
+    "to_double",
+    "to_float",
+    "to_int32",
+    "to_int64",
+    "truediv",
+    "truncatediv",
+    "truncatemod",
+    "zeta",
+]

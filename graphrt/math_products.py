@@ -21,9 +21,20 @@ from graphrt.ops.einsum import ELLIPSIS, parse_equation
 from graphrt.ranges import range as range_
 
 
-def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False, adjoint_b: bool = False,
-           a_is_sparse: bool = False, b_is_sparse: bool = False, output_type: Any = None, grad_a: bool = False, grad_b: bool = False,
-           name: str | None = None) -> Tensor:
+def matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: Any = None,
+    grad_a: bool = False,
+    grad_b: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """The matrix product a b; of tensors of more dimensions, the products of the matrices in their last two.
 
     Args:
@@ -49,7 +60,9 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
         is_batch = any(t.shape.rank is None or t.shape.rank > 2 for t in (a, b))
         if is_batch and not a_is_sparse and not b_is_sparse:
             a, b = conj(a) if transpose_a else a, conj(b) if transpose_b else b
-            flags: dict[str, Any] = dict(adj_x=adjoint_a or transpose_a, adj_y=adjoint_b or transpose_b, grad_x=grad_a, grad_y=grad_b)
+            flags: dict[str, Any] = dict(
+                adj_x=adjoint_a or transpose_a, adj_y=adjoint_b or transpose_b, grad_x=grad_a, grad_y=grad_b
+            )
             if other_type:
                 return raw.BatchMatMulV3(a, b, Tout=made_in, name=scope, **flags)
             return raw.BatchMatMulV2(a, b, name=scope, **flags)
@@ -58,32 +71,79 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
         by_hint = (a_is_sparse or b_is_sparse) and all(k in (float32, bfloat16) for k in kinds)
         mixed = kinds[0] is not kinds[1] and bfloat16 in kinds and not any(k in (int8, uint8) for k in kinds)
         if by_hint or mixed:
-            made = raw.SparseMatMul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, a_is_sparse=a_is_sparse,
-                                    b_is_sparse=b_is_sparse, name=scope)
+            made = raw.SparseMatMul(
+                a,
+                b,
+                transpose_a=transpose_a,
+                transpose_b=transpose_b,
+                a_is_sparse=a_is_sparse,
+                b_is_sparse=b_is_sparse,
+                name=scope,
+            )
             return cast(made, bfloat16) if kinds == (bfloat16, bfloat16) else made
         if other_type:
-            return raw.BatchMatMulV3(a, b, adj_x=transpose_a, adj_y=transpose_b, Tout=made_in, grad_x=grad_a, grad_y=grad_b, name=scope)
-        return raw.MatMul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, grad_a=grad_a, grad_b=grad_b, name=scope)
+            return raw.BatchMatMulV3(
+                a,
+                b,
+                adj_x=transpose_a,
+                adj_y=transpose_b,
+                Tout=made_in,
+                grad_x=grad_a,
+                grad_y=grad_b,
+                name=scope,
+            )
+        return raw.MatMul(
+            a, b, transpose_a=transpose_a, transpose_b=transpose_b, grad_a=grad_a, grad_b=grad_b, name=scope
+        )
 
 
 def batch_matmul(x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: str | None = None) -> Tensor:
-    """Products of two batches of matrices of the same leading dimensions; the name before TF 1.0 of matmul."""
+    """Products of two batches of matrices of the same leading dimensions; the name before TF 1.0 of
+    matmul."""
     return raw.BatchMatMul(x, y, adj_x=adj_x, adj_y=adj_y, name=name)
 
 
-def sparse_matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, a_is_sparse: bool = False,
-                  b_is_sparse: bool = False, name: str | None = None) -> Tensor:
+def sparse_matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """The float32 product of two matrices that may hold many zeros; see matmul."""
-    return raw.SparseMatMul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, a_is_sparse=a_is_sparse, b_is_sparse=b_is_sparse,
-                            name=name)
+    return raw.SparseMatMul(
+        a,
+        b,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        a_is_sparse=a_is_sparse,
+        b_is_sparse=b_is_sparse,
+        name=name,
+    )
 
 
-def matvec(a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False,
-           name: str | None = None) -> Tensor:
+def matvec(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    adjoint_a: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """The products of matrices a [..., m, k] and vectors b [..., k]: [..., m]. Arguments as matmul's."""
     with name_scope(name, "MatVec", [a, b]) as scope:
         b = raw.ExpandDims(b, -1)
-        made = matmul(a, b, transpose_a=transpose_a, adjoint_a=adjoint_a, a_is_sparse=a_is_sparse, b_is_sparse=b_is_sparse)
+        made = matmul(
+            a,
+            b,
+            transpose_a=transpose_a,
+            adjoint_a=adjoint_a,
+            a_is_sparse=a_is_sparse,
+            b_is_sparse=b_is_sparse,
+        )
         return raw.Squeeze(made, squeeze_dims=[-1], name=scope)
 
 
@@ -95,6 +155,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
 def trace(x: Any, name: str | None = None) -> Tensor:
     """The sum of the diagonal of each matrix in the last two dimensions."""
     from graphrt.matrix_diagonals import matrix_diag_part
+
     with name_scope(name, "Trace", [x]) as scope:
         return reduce_sum(matrix_diag_part(convert_to_tensor(x, name="x")), [-1], name=scope)
 
@@ -103,7 +164,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """The sum of products over pairs of axes of a and b.
 
     Args:
-      axes: a number n: the last n axes of a with the first n of b; or two lists: the axes of a and those of b.
+      axes: a number n: the last n axes of a with the first n of b; or two lists: the axes of a and those of
+      b.
     Returns:
       Tensor of the shape of a's other axes followed by b's.
     Raises:
@@ -117,7 +179,11 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         made = matmul(left, right)
         if isinstance(a_free, list) and isinstance(b_free, list):
             shape = a_free + b_free
-            return made if made.shape.sizes == tuple(shape) else raw.Reshape(made, np.array(shape, np.int32), name=scope)
+            return (
+                made
+                if made.shape.sizes == tuple(shape)
+                else raw.Reshape(made, np.array(shape, np.int32), name=scope)
+            )
         free = [convert_to_tensor(f, dtype=int32) for f in (a_free, b_free)]
         made = raw.Reshape(made, raw.ConcatV2(free, 0, name="concat"), name=scope)
         if a_static is not None and b_static is not None:
@@ -134,15 +200,27 @@ def _paired_axes(a: Tensor, axes: Any) -> tuple[Any, Any]:
             whole = raw.Rank(a)
             return range_(whole - n, whole, dtype=int32), range_(n, dtype=int32)
         if n > rank:
-            raise ValueError(f"`axes` must not be larger than the number of dimensions of tensor {a}. Received {n}, vs tensor "
-                             f"dimensions {rank}.")
+            raise ValueError(
+                f"`axes` must not be larger than the number of dimensions of tensor {a}. Received {n}, vs "
+                "tensor "
+                f"dimensions {rank}."
+            )
         return [*range(rank - n, rank)], [*range(n)]
     if isinstance(axes, (list, tuple, np.ndarray)):
         if len(axes) != 2:
             raise ValueError(f"`axes` must be an integer or have length 2. Received {axes}.")
-        pair = [[int(p)] if isinstance(p, (int, np.integer)) else p if isinstance(p, Tensor) else [int(i) for i in p] for p in axes]
+        pair = [
+            [int(p)]
+            if isinstance(p, (int, np.integer))
+            else p
+            if isinstance(p, Tensor)
+            else [int(i) for i in p]
+            for p in axes
+        ]
         if not any(isinstance(p, Tensor) for p in pair) and len(pair[0]) != len(pair[1]):
-            raise ValueError(f"Different number of contraction axes `a` and `b`, {len(pair[0])} != {len(pair[1])}.")
+            raise ValueError(
+                f"Different number of contraction axes `a` and `b`, {len(pair[0])} != {len(pair[1])}."
+            )
         return pair[0], pair[1]
     both = convert_to_tensor(axes, dtype=int32, name="axes")
     first, second = raw.Unpack(both, num=2)
@@ -150,15 +228,17 @@ def _paired_axes(a: Tensor, axes: Any) -> tuple[Any, Any]:
 
 
 def _as_matrix(x: Tensor, axes: Any, axes_first: bool) -> tuple[Tensor, Any, list[int | None] | None]:
-    """`x` as a matrix of its free axes by `axes` (or the other way round); the sizes of the free axes, as a list or a tensor;
-    and what is known of them."""
+    """`x` as a matrix of its free axes by `axes` (or the other way round); the sizes of the free axes, as a
+    list or a tensor; and what is known of them."""
     sizes = x.shape.sizes
     static = None
     if sizes is not None and isinstance(axes, list):
         rank = len(sizes)
         for axis in axes:
             if not -rank <= axis < rank:
-                raise ValueError(f"tensordot: axis {axis} is outside [{-rank}, {rank}) of a tensor of shape {x.shape}")
+                raise ValueError(
+                    f"tensordot: axis {axis} is outside [{-rank}, {rank}) of a tensor of shape {x.shape}"
+                )
         axes = [axis % rank for axis in axes]
         free: Any = [i for i in range(rank) if i not in axes]
         static = [sizes[i] for i in free]
@@ -168,7 +248,11 @@ def _as_matrix(x: Tensor, axes: Any, axes_first: bool) -> tuple[Tensor, Any, lis
             target = (prod(sizes[i] for i in rows), prod(sizes[i] for i in columns))  # type: ignore[misc]
             if order != [*range(rank)]:
                 x = raw.Transpose(x, np.array(order, np.int32), name="transpose")
-            return (x if x.shape.sizes == target else raw.Reshape(x, np.array(target, np.int32))), static, static
+            return (
+                (x if x.shape.sizes == target else raw.Reshape(x, np.array(target, np.int32))),
+                static,
+                static,
+            )
         axes = convert_to_tensor(np.array(axes, np.int32), name="axes")
         free = convert_to_tensor(np.array(free, np.int32), name="free")
         shape = shape_of(x)
@@ -193,7 +277,8 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
         einsum("...ij->...ji", a)     transposes
 
     Args:
-      equation: labels of each input's axes, and of the output's after '->'; without one the output has the labels that occur
+      equation: labels of each input's axes, and of the output's after '->'; without one the output has the
+      labels that occur
         once, sorted. '...' stands for axes that broadcast.
       inputs: tensors of one dtype. More than two are multiplied two at a time, the cheapest pairs first.
       name: of the node's scope.
@@ -203,13 +288,17 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     name = kwargs.pop("name", None)
     kwargs.pop("optimize", None)
     if kwargs:
-        raise TypeError(f"Invalid keyword arguments for einsum: {', '.join(kwargs)}. Valid arguments: name, optimize.")
+        raise TypeError(
+            f"Invalid keyword arguments for einsum: {', '.join(kwargs)}. Valid arguments: name, optimize."
+        )
     with name_scope(name, "einsum", list(inputs)):
         tensors = [convert_to_tensor(i) for i in inputs]
         text = _explicit(equation.replace(" ", ""))
         parsed = parse_equation(text)
         if len(parsed.inputs) != len(tensors):
-            raise ValueError(f'Got {len(tensors)} inputs for equation "{equation}", expecting {len(parsed.inputs)}')
+            raise ValueError(
+                f'Got {len(tensors)} inputs for equation "{equation}", expecting {len(parsed.inputs)}'
+            )
         if len(set(parsed.output)) != len(parsed.output):
             raise ValueError(f"Output subscripts contain a label appearing more than once: {equation}")
         if len(tensors) <= 2:
@@ -244,7 +333,9 @@ def _contract_pairs(tensors: list[Tensor], labels: list[list[str]], output: list
         pairs = [(i, j) for i in range(len(tensors)) for j in range(i)]
         i, j = min(pairs, key=lambda p: volume(kept(*p)) - volume(labels[p[0]]) - volume(labels[p[1]]))
         names = kept(i, j)
-        made = raw.Einsum([tensors[j], tensors[i]], equation=f"{''.join(labels[j])},{''.join(labels[i])}->{''.join(names)}")
+        made = raw.Einsum(
+            [tensors[j], tensors[i]], equation=f"{''.join(labels[j])},{''.join(labels[i])}->{''.join(names)}"
+        )
         for at in (i, j):
             del tensors[at], labels[at]
         tensors.append(made)

@@ -17,12 +17,20 @@ def _padding(x: Tensor, value: Any) -> Any:
     return value if isinstance(value, Tensor) else np.array(value, x.dtype.np)
 
 
-def matrix_diag(diagonal: Any, name: str = "diag", k: Any = 0, num_rows: Any = -1, num_cols: Any = -1, padding_value: Any = 0,
-                align: str = "RIGHT_LEFT") -> Tensor:
+def matrix_diag(
+    diagonal: Any,
+    name: str = "diag",
+    k: Any = 0,
+    num_rows: Any = -1,
+    num_cols: Any = -1,
+    padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Tensor:
     """Matrices with the given diagonals.
 
     Args:
-      diagonal: tensor [..., n]: the diagonal k of each matrix; or [..., high - low + 1, n] for diagonals k = [low, high], the
+      diagonal: tensor [..., n]: the diagonal k of each matrix; or [..., high - low + 1, n] for diagonals k =
+      [low, high], the
         highest first, padded to the longest.
       k: which diagonal: 0 is the main one, 1 the one above, -1 below; or a pair.
       num_rows, num_cols: of the matrices; -1 is the smallest that holds the diagonals.
@@ -32,22 +40,29 @@ def matrix_diag(diagonal: Any, name: str = "diag", k: Any = 0, num_rows: Any = -
       Tensor [..., num_rows, num_cols].
     """
     diagonal = convert_to_tensor(diagonal, name="diagonal")
-    return raw.MatrixDiagV3(diagonal, k, num_rows, num_cols, _padding(diagonal, padding_value), align=align, name=name)
+    return raw.MatrixDiagV3(
+        diagonal, k, num_rows, num_cols, _padding(diagonal, padding_value), align=align, name=name
+    )
 
 
-def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT") -> Tensor:
+def matrix_diag_part(
+    input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
     """The diagonals k of matrices; see matrix_diag, of which it is the inverse."""
     input = convert_to_tensor(input, name="input")
     return raw.MatrixDiagPartV3(input, k, _padding(input, padding_value), align=align, name=name)
 
 
-def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Tensor:
+def matrix_set_diag(
+    input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
     """Matrices with their diagonals k replaced; see matrix_diag."""
     return raw.MatrixSetDiagV3(input, diagonal, k, align=align, name=name)
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
-    """Matrices without what is more than num_lower below or num_upper above the main diagonal; a negative number keeps all.
+    """Matrices without what is more than num_lower below or num_upper above the main diagonal; a negative
+    number keeps all.
 
     `matrix_band_part(x, -1, 0)` is the lower triangle.
     """
@@ -55,7 +70,8 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
 
 
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
-    """A tensor of twice the rank, with `diagonal` where both halves of the index agree, and zeros elsewhere."""
+    """A tensor of twice the rank, with `diagonal` where both halves of the index agree, and zeros
+    elsewhere."""
     return raw.Diag(diagonal, name=name)
 
 

@@ -32,15 +32,22 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     kind = None if dtype is None else as_dtype(dtype)
     with name_scope(name, "Range", [start, limit, delta]) as scope:
         # A tensor of another dtype is cast below; Python values are made in `dtype`.
-        given = [v if isinstance(v, Tensor) else convert_to_tensor(v, dtype=kind, name=n)
-                 for v, n in ((start, "start"), (limit, "limit"), (delta, "delta"))]
+        given = [
+            v if isinstance(v, Tensor) else convert_to_tensor(v, dtype=kind, name=n)
+            for v, n in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        ]
         if kind is None:
             kinds = [t.dtype.base_dtype for t in given]
             for found in kinds:
                 if found not in _BY_WIDTH:
-                    raise TypeError(f"range makes no {found.name} of its arguments alone: name the dtype, as tf.range(..., dtype=...)")
+                    raise TypeError(
+                        f"range makes no {found.name} of its arguments alone: name the dtype, as "
+                        "tf.range(..., dtype=...)"
+                    )
             kind = max(kinds, key=_BY_WIDTH.index)
-        return raw.Range(*(t if t.dtype.base_dtype is kind else raw.Cast(t, DstT=kind) for t in given), name=scope)
+        return raw.Range(
+            *(t if t.dtype.base_dtype is kind else raw.Cast(t, DstT=kind) for t in given), name=scope
+        )
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Tensor:
@@ -57,7 +64,9 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
     with name_scope(name, "linspace", [start, stop]):
         ranks = start.shape.rank, stop.shape.rank
         if None in ranks:
-            raise ValueError(f"linspace needs start and stop of known rank, not of shapes {start.shape} and {stop.shape}")
+            raise ValueError(
+                f"linspace needs start and stop of known rank, not of shapes {start.shape} and {stop.shape}"
+            )
         rank = max(ranks) + 1  # type: ignore[type-var]
         if not -rank <= axis < rank:
             raise ValueError(f"linspace: axis {axis} is outside [{-rank}, {rank})")

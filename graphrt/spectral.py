@@ -53,6 +53,7 @@ def _lengths(x: Tensor, rank: int, to_real: bool) -> Any:
 def _padded(x: Tensor, rank: int, lengths: Tensor, to_real: bool) -> Tensor:
     """`x` with zeros at the end of its last dimensions, where they are shorter than the transform."""
     from graphrt.core.constant_value import constant_value
+
     known, sizes = constant_value(lengths), x.shape.sizes
     if known is not None and sizes is not None and None not in sizes[-rank:]:
         needed = known.tolist()
@@ -78,7 +79,9 @@ def _real(name: str, op_name: str, rank: int, to_real: bool, what: str) -> Calla
         with name_scope(name, op_def.name.lower(), [input_tensor, fft_length]) as scope:
             x = convert_to_tensor(input_tensor, dtype_hint=complex64 if to_real else float32)
             x.shape.with_rank_at_least(rank)
-            lengths = convert_to_tensor(_lengths(x, rank, to_real) if fft_length is None else fft_length, dtype=int32)
+            lengths = convert_to_tensor(
+                _lengths(x, rank, to_real) if fft_length is None else fft_length, dtype=int32
+            )
             x = _padded(x, rank, lengths, to_real)
             is_double = x.dtype.base_dtype in (float64, complex128)
             if to_real:
@@ -86,20 +89,41 @@ def _real(name: str, op_name: str, rank: int, to_real: bool, what: str) -> Calla
             return op_def(x, lengths, Tcomplex=complex128 if is_double else complex64, name=scope)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = (f"{what}\n\n    Args:\n      input_tensor: tensor, {'complex64 or complex128' if to_real else 'float32 or float64'}.\n"
-                        f"      fft_length: int vector of {rank}: the transform's length; the input is cropped or padded with zeros to it.\n    ")
+    function.__doc__ = (
+        f"{what}\n\n    Args:\n      input_tensor: tensor, "
+        f"{'complex64 or complex128' if to_real else 'float32 or float64'}.\n"
+        f"      fft_length: int vector of {rank}: the transform's length; the input is cropped or padded "
+        "with zeros to it.\n    "
+    )
     return function
 
 
-rfft = _real("rfft", "RFFT", 1, False, "The Fourier transform of the last dimension of real numbers: its first half, n // 2 + 1.")
+rfft = _real(
+    "rfft",
+    "RFFT",
+    1,
+    False,
+    "The Fourier transform of the last dimension of real numbers: its first half, n // 2 + 1.",
+)
 irfft = _real("irfft", "IRFFT", 1, True, "The inverse of rfft.")
-rfft2d = _real("rfft2d", "RFFT2D", 2, False, "The Fourier transform of the last two dimensions of real numbers.")
+rfft2d = _real(
+    "rfft2d", "RFFT2D", 2, False, "The Fourier transform of the last two dimensions of real numbers."
+)
 irfft2d = _real("irfft2d", "IRFFT2D", 2, True, "The inverse of rfft2d.")
-rfft3d = _real("rfft3d", "RFFT3D", 3, False, "The Fourier transform of the last three dimensions of real numbers.")
+rfft3d = _real(
+    "rfft3d", "RFFT3D", 3, False, "The Fourier transform of the last three dimensions of real numbers."
+)
 irfft3d = _real("irfft3d", "IRFFT3D", 3, True, "The inverse of rfft3d.")
 
 
-def dct(input: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, name: str | None = None) -> Tensor:
+def dct(
+    input: Any,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    name: str | None = None,
+) -> Tensor:
     """The discrete cosine transform of the last dimension.
 
     Args:
@@ -115,8 +139,16 @@ def dct(input: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: s
         return _TYPES[type](x, x.shape.sizes[-1], norm == "ortho")  # type: ignore[index]
 
 
-def idct(input: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, name: str | None = None) -> Tensor:
-    """The inverse of dct, up to the factor 2 n without norm='ortho', as TensorFlow has it. Arguments as dct's."""
+def idct(
+    input: Any,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """The inverse of dct, up to the factor 2 n without norm='ortho', as TensorFlow has it. Arguments as
+    dct's."""
     if n is not None:
         raise ValueError("idct: `n` must be None: pad or crop the input")
     inverse = {1: 1, 2: 3, 3: 2, 4: 4}.get(type)
@@ -150,7 +182,8 @@ def _dct_input(x: Tensor, type: int, n: int | None, axis: int, norm: str | None)
 
 
 def _half_spectrum(x: Tensor, length: int, kept: int) -> Tensor:
-    """The first `kept` terms of the Fourier transform of `x` padded with zeros to `length`, turned half a step each, doubled."""
+    """The first `kept` terms of the Fourier transform of `x` padded with zeros to `length`, turned half a
+    step each, doubled."""
     spectrum = rfft(x, fft_length=[length])[..., :kept]
     kind = complex128 if x.dtype.base_dtype is float64 else complex64
     turn = 2 * np.exp(-1j * np.pi * np.arange(kept) / length)
@@ -189,4 +222,19 @@ def _weights(x: Tensor, n: int, first: float, others: float) -> np.ndarray:
     return made
 
 
-__all__ = ["dct", "fft", "fft2d", "fft3d", "idct", "ifft", "ifft2d", "ifft3d", "irfft", "irfft2d", "irfft3d", "rfft", "rfft2d", "rfft3d"]
+__all__ = [
+    "dct",
+    "fft",
+    "fft2d",
+    "fft3d",
+    "idct",
+    "ifft",
+    "ifft2d",
+    "ifft3d",
+    "irfft",
+    "irfft2d",
+    "irfft3d",
+    "rfft",
+    "rfft2d",
+    "rfft3d",
+]

@@ -4,8 +4,8 @@
     session.run(train, feeds, options, metadata)
     Path("step.json").write_text(Timeline(metadata.step_stats).generate_chrome_trace_format())
 
-A device is a process of the trace. Its kernels lie in lanes in which nothing overlaps, and flows follow the tensors from
-the kernel that made them to those that took them, also across devices.
+A device is a process of the trace. Its kernels lie in lanes in which nothing overlaps, and flows follow the
+tensors from the kernel that made them to those that took them, also across devices.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from graphrt.core.dtypes import as_dtype
 # What `partition` puts behind a name for the _Recv on the other side: TensorFlow's, and graphrt's.
 _RECV_SUFFIX = re.compile(r"(/_\d+|_S\d+)$")
 _LABEL = re.compile(r"(.*) = (.*)\((.*)\)", re.DOTALL)
-# Flows hang on the slice that encloses their time, so they leave just before its end.
-_INSIDE_US = 1e-3
+_DAY_NS = 24 * 3600 * 10**9
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,21 @@ class Output:
 
 @dataclass(eq=False)
 class Event:
-    """A kernel that ran: times in microseconds, `start` since the epoch."""
+    """A kernel that ran: times in nanoseconds, `start` since the epoch."""
 
     device: str
     name: str
     op: str
     inputs: list[str]
-    start: float
-    duration: float
+    start: int
+    duration: int
     outputs: list[Output]
     pid: int = 0
     lane: int = 0
-    last_use: float = field(default=0.0, init=False)
+    last_use: int = field(default=0, init=False)
 
     @property
-    def end(self) -> float:
+    def end(self) -> int:
         return self.start + self.duration
 
 
@@ -80,8 +79,11 @@ class Timeline:
             events.sort(key=lambda e: (e.start, -e.duration))
             for event, lane in zip(events, _lanes((e.start, e.end) for e in events)):
                 event.pid, event.lane = pid, lane
-        self.events = sorted((e for events in self._devices.values() for e in events), key=lambda e: e.start)
+        found = (e for events in self._devices.values() for e in events)
+        self.events: list[Event] = sorted(found, key=lambda e: e.start)
         self._edges = list(self._find_edges())
+        # Viewers read times as doubles, which since the epoch are right to a quarter of a microsecond only.
+        self._origin = self.events[0].start // _DAY_NS * _DAY_NS if self.events else 0
         for event in self.events:
             event.last_use = event.end
         for maker, taker in self._edges:
@@ -93,12 +95,13 @@ class Timeline:
 
         Args:
           show_dataflow: draw an arrow from each kernel to those that took its outputs.
-          show_memory: add a process a device with the lifetimes of tensors, and counters of their bytes. An output that
-            shares its input's memory counts as if it did not.
-          op_time: 'schedule', the time that each kernel took in its caller; the other values of TensorFlow read the
-            streams of its GPU tracer, which graphrt does not have.
+          show_memory: add a process a device with the lifetimes of tensors, and counters of their bytes. An
+            output that shares its input's memory counts as if it did not.
+          op_time: 'schedule', the time that each kernel took in its caller; the other values of TensorFlow
+            read the streams of its GPU tracer, which graphrt does not have.
         Returns:
-          JSON of the Trace Event Format.
+          JSON of the Trace Event Format. Times are microseconds since the day began (UTC), so that traces of
+          several steps can be joined.
         Raises:
           ValueError: another op_time.
         """
@@ -107,13 +110,13 @@ class Timeline:
         trace: list[dict[str, Any]] = []
         for pid, device in enumerate(self._devices, 1):
             trace += _process(pid, f"{device} Compute")
-        trace += map(_slice, self.events)
+        trace += (_slice(event, self._origin) for event in self.events)
         if show_dataflow:
             for number, (maker, taker) in enumerate(self._edges):
-                trace += _flow(number, maker, taker)
+                trace += _flow(number, maker, taker, self._origin)
         if show_memory:
             for number, (device, events) in enumerate(self._devices.items(), 1):
-                trace += _memory(len(self._devices) + number, device, events)
+                trace += _memory(len(self._devices) + number, device, events, self._origin)
         return json.dumps({"traceEvents": trace, "displayTimeUnit": "ns"}, indent=1)
 
     def _find_edges(self) -> Iterator[tuple[Event, Event]]:
@@ -131,19 +134,20 @@ class _Made:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._runs: dict[str, list[Event]] = {}
-        for event in events:
+        for event in events:  # in the order of their starts
             self._runs.setdefault(event.name, []).append(event)
-        for runs in self._runs.values():
-            runs.sort(key=lambda e: e.end)
 
     def find(self, tensor: str, taker: Event) -> Event | None:
         name = tensor.removeprefix("^").partition(":")[0]
         if name not in self._runs:
             name = _RECV_SUFFIX.sub("", name)  # it came through a _Recv, which is not among the kernels
         runs = self._runs.get(name, [])
-        before = runs[:bisect.bisect_right(runs, taker.start + _INSIDE_US, key=lambda e: e.end)]
-        own = [e for e in before if e.device == taker.device]
-        return (own or before or [None])[-1]
+        begun = [e for e in runs[:bisect.bisect_right(runs, taker.start, key=lambda e: e.start)]
+                 if e is not taker]
+        # TensorFlow's kernels end after they gave their outputs away, so one that has only begun will do.
+        own = [e for e in begun if e.device == taker.device] or begun
+        ended = [e for e in own if e.end <= taker.start] or own
+        return ended[-1] if ended else None
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -156,9 +160,9 @@ def _event(device: str, node: Any) -> Event:
     else:  # TensorFlow writes 'name:op' for what its GPU tracer saw, and RecvTensor for transfers
         op, inputs = node.node_name.partition(":")[2] or node.node_name, []
     if node.all_start_nanos:
-        start, duration = node.all_start_nanos / 1e3, node.all_end_rel_nanos / 1e3
+        start, duration = node.all_start_nanos, node.all_end_rel_nanos
     else:
-        start, duration = float(node.all_start_micros), float(node.all_end_rel_micros)
+        start, duration = node.all_start_micros * 1000, node.all_end_rel_micros * 1000
     return Event(device, node.node_name, op, inputs, start, duration, [_output(o) for o in node.output])
 
 
@@ -171,12 +175,13 @@ def _output(output: Any) -> Output:
         size = dtype.size
         for d in shape:
             size *= d
-    return Output(output.slot, dtype.name if dtype else "unknown", shape, size, allocation.allocator_name or "unknown")
+    return Output(output.slot, dtype.name if dtype else "unknown", shape, size,
+                  allocation.allocator_name or "unknown")
 
 
-def _lanes(spans: Iterable[tuple[float, float]]) -> Iterator[int]:
+def _lanes(spans: Iterable[tuple[int, int]]) -> Iterator[int]:
     """For (start, end) in the order of starts: the first lane in which nothing is under way."""
-    free_from: list[float] = []
+    free_from: list[int] = []
     for start, end in spans:
         lane = next((i for i, time in enumerate(free_from) if time <= start), len(free_from))
         free_from[lane:lane + 1] = [end]
@@ -191,30 +196,34 @@ def _process(pid: int, name: str) -> list[dict[str, Any]]:
             {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}]
 
 
-def _slice(event: Event) -> dict[str, Any]:
+def _slice(event: Event, origin: int) -> dict[str, Any]:
     args = {"name": event.name, "op": event.op, **{f"input{i}": name for i, name in enumerate(event.inputs)},
             **{f"output{o.slot}": str(o) for o in event.outputs}}
-    return {"ph": "X", "cat": "Op", "name": event.op, "pid": event.pid, "tid": event.lane, "ts": event.start,
-            "dur": event.duration, "args": args}
+    return {"ph": "X", "cat": "Op", "name": event.op, "pid": event.pid, "tid": event.lane,
+            "ts": (event.start - origin) / 1e3, "dur": event.duration / 1e3, "args": args}
 
 
-def _flow(number: int, maker: Event, taker: Event) -> list[dict[str, Any]]:
+def _flow(number: int, maker: Event, taker: Event, origin: int) -> list[dict[str, Any]]:
+    """An arrow. It hangs on the slices that enclose its ends, so it leaves just before the maker's end."""
     shared = {"name": maker.name, "cat": "DataFlow", "id": number}
-    leaves = max(maker.start, maker.end - _INSIDE_US)
-    return [{"ph": "s", **shared, "ts": leaves, "pid": maker.pid, "tid": maker.lane},
-            {"ph": "f", "bp": "e", **shared, "ts": taker.start, "pid": taker.pid, "tid": taker.lane}]
+    leaves = max(maker.start, min(maker.end - 1, taker.start))
+    return [{"ph": "s", **shared, "ts": (leaves - origin) / 1e3, "pid": maker.pid, "tid": maker.lane},
+            {"ph": "f", "bp": "e", **shared, "ts": (taker.start - origin) / 1e3, "pid": taker.pid,
+             "tid": taker.lane}]
 
 
-def _memory(pid: int, device: str, events: list[Event]) -> Iterator[dict[str, Any]]:
-    """Lifetimes of the tensors that a device made, from the end of their kernel to that of their last taker."""
+def _memory(pid: int, device: str, events: list[Event], origin: int) -> Iterator[dict[str, Any]]:
+    """Lifetimes of a device's tensors: from the end of the kernel that made one to that of its last taker."""
     yield from _process(pid, f"{device} Tensors")
     tensors = sorted(((e.end, e.last_use, e, o) for e in events for o in e.outputs), key=lambda t: t[:2])
-    changes: list[tuple[float, int, str]] = []
+    changes: list[tuple[int, int, str]] = []
     for (start, end, event, output), lane in zip(tensors, _lanes(t[:2] for t in tensors)):
-        yield {"ph": "X", "cat": "Tensor", "name": f"{event.name}:{output.slot}", "pid": pid, "tid": lane, "ts": start,
-               "dur": end - start, "args": {"tensor": str(output), "allocator": output.allocator}}
+        yield {"ph": "X", "cat": "Tensor", "name": f"{event.name}:{output.slot}", "pid": pid, "tid": lane,
+               "ts": (start - origin) / 1e3, "dur": (end - start) / 1e3,
+               "args": {"tensor": str(output), "allocator": output.allocator}}
         changes += [(start, output.size, output.allocator), (end, -output.size, output.allocator)]
     live = {allocator: 0 for _, _, allocator in changes}
     for time, size, allocator in sorted(changes, key=lambda c: (c[0], -c[1])):
         live[allocator] += size
-        yield {"ph": "C", "cat": "Memory", "name": allocator, "pid": pid, "ts": time, "args": {"bytes": live[allocator]}}
+        yield {"ph": "C", "cat": "Memory", "name": allocator, "pid": pid, "ts": (time - origin) / 1e3,
+               "args": {"bytes": live[allocator]}}

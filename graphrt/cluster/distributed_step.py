@@ -42,11 +42,11 @@ class Distributed:
 
     Args:
       parts: the other tasks' partitions.
-      is_pushed: all tasks are graphrt's: a step that went well leaves nothing to clean up at them.
+      explained: another task's error with what the master knows of the node that it names.
     """
 
-    def __init__(self, *args: Any, parts: list[RemotePart], is_pushed: bool, **named: Any) -> None:
-        self._parts, self._is_pushed = parts, is_pushed
+    def __init__(self, *args: Any, parts: list[RemotePart], explained: Callable[[OpError], OpError], **named: Any) -> None:
+        self._parts, self._explained = parts, explained
         self._cancels: dict[RemotePart, Callable[[], None]] = {}
         self._pending: dict[RemotePart, float] = {}
         self.metadata: list[Any] = []
@@ -99,7 +99,7 @@ class Distributed:
         elif isinstance(error, (AbortedError, NotFoundError)) and ("not registered at" in error.message or "handle" in error.message):
             task.explain_lost(error, lambda told: step.fail(at_task(told, task.name, task.address)))
         else:
-            step.fail(at_task(error, task.name, task.address))
+            step.fail(at_task(self._explained(error), task.name, task.address))
 
     def awaited(self) -> list[str]:
         now = time.monotonic()

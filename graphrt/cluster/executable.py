@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from graphrt.cluster.distributed_step import DistributedCallerStep, DistributedPooledStep, RemotePart
 from graphrt.cluster.local import Collected, new_step_id, timed
+from graphrt.cluster.wire_errors import from_wire, node_name
 from graphrt.compiler.pipeline import CompiledStep
-from graphrt.core.errors import DeadlineExceededError, OpError
+from graphrt.core.errors import DeadlineExceededError, OpError, from_code, source_line
 from graphrt.protos import config_pb2
 from graphrt.runtime.plan import Plan
 from graphrt.runtime.pooled_step import compute_pool
@@ -18,6 +20,23 @@ from graphrt.runtime.step import NOT_YET, StepContext
 from graphrt.transport.loop import io_loop
 
 Answer = Callable[[list[Any] | None, Any, OpError | None], None]
+
+
+def explained(compiled: CompiledStep, error: OpError) -> OpError:
+    """An error of another task, with the operation that its text names and the line that built it, as far as known here."""
+    named = from_wire(error)
+    name = node_name(named)
+    node = next((n for p in compiled.partitions for n in p.graph.nodes if n.name == name), None) if name else None
+    if node is None:
+        return named
+    where = node.location if "built at" not in named.message else None
+    if node.type in ("_Send", "_HostSend"):
+        node = node.inputs[0][0]
+    text = f"{named.message}\n  built at {source_line(where)}" if where is not None else named.message
+    made = from_code(named.error_code, text)
+    origin = node.origin
+    made._node_def, made._op = (origin.node_def, origin) if origin is not None else (node, None)
+    return made
 
 
 class ClusterExecutable:
@@ -47,7 +66,7 @@ class ClusterExecutable:
             if part.task.lost is not None:
                 raise part.task.lost
         return self.session.worker.begin_step(self._graph, step_id, 0, lambda rendezvous: kind(
-            self.plans, feeds, step_id, rendezvous, is_traced, parts=self.parts, is_pushed=self.is_pushed, **named))
+            self.plans, feeds, step_id, rendezvous, is_traced, parts=self.parts, explained=partial(explained, self.compiled), **named))
 
     def _over(self, step: Any) -> None:
         """The step is over at every task."""

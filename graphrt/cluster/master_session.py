@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from graphrt.cluster.cluster_spec import ClusterSpec
-from graphrt.cluster.executable import ClusterExecutable
+from graphrt.cluster.executable import ClusterExecutable, explained
 from graphrt.cluster.distributed_step import RemotePart
 from graphrt.cluster.remote_task import CONNECT_TIMEOUT, WORKER, RemoteTask, first_error, gather
+from graphrt.cluster.wire_errors import at_task
 from graphrt.cluster.worker import Worker
 from graphrt.cluster.worker_service import PUSHED
 from graphrt.compiler.graph_def import to_graph_def
@@ -179,7 +180,9 @@ class MasterSession:
         begun = [(f"RegisterGraph at {t.name} ({t.address})", self._begin_register(t, p, is_pushed)) for t, p in remote]
         graph = self.worker.register(self.own, own, is_pushed, is_partial, is_alone=not remote)
         answers = [self._named(t, a) for (t, _), a in zip(remote, gather(begun, max(self.connect_timeout, CONNECT_TIMEOUT)))]
-        first_error(answers)
+        for (task, _), (_, error) in zip(remote, answers):
+            if error is not None:
+                raise at_task(explained(compiled, error), task.name, task.address)
         handles = [parse(worker_pb2.RegisterGraphResponse, a).graph_handle for a, _ in answers]
         parts = [RemotePart(t, self.handle, h) for (t, _), h in zip(remote, handles)]
         if self.log_placement:

@@ -1,5 +1,8 @@
 """The steps that a worker knows: which run, which were reached by a tensor before they began, which are over. Pure decisions.
 
+A step that went well keeps the tensors that nobody has taken yet for as long as its session lives: a receiver may be busy with
+something else. One that failed is kept for a while, for its error.
+
 A tensor, or someone who asks for one, may come before the RunGraph of its step: the step is made for it, and expires if it never
 begins. Steps that are over leave a tombstone: who comes late is told, and nothing is kept for him. Tombstones are few and
 the oldest go first; step ids are random, so none is met again by chance.
@@ -14,7 +17,7 @@ from graphrt.core.errors import AbortedError, DeadlineExceededError, OpError
 from graphrt.runtime.rendezvous import Rendezvous
 
 NEVER_BEGAN_AFTER = 600.0
-OVER_AFTER = 60.0
+FAILED_AFTER = 60.0
 _MOST_TOMBSTONES = 4096
 _MOST_REQUESTS = 4096
 
@@ -28,16 +31,17 @@ class StepEntry:
       graph: the registered graph that runs, or ran.
       since: when the entry was made; or, once it is over, when that was.
       has_begun, is_over: RunGraph came; it was answered.
+      has_failed: it was answered with an error.
     """
 
-    __slots__ = ("step_id", "rendezvous", "running", "graph", "since", "has_begun", "is_over")
+    __slots__ = ("step_id", "rendezvous", "running", "graph", "since", "has_begun", "is_over", "has_failed")
 
     def __init__(self, step_id: int, now: float) -> None:
         self.step_id, self.since = step_id, now
         self.rendezvous = Rendezvous()
         self.running: Any = None
         self.graph: Any = None
-        self.has_begun = self.is_over = False
+        self.has_begun = self.is_over = self.has_failed = False
 
 
 class StepTable:
@@ -87,9 +91,9 @@ class StepTable:
         entry.has_begun = True
         return entry
 
-    def on_over(self, entry: StepEntry, is_kept: bool, now: float) -> None:
+    def on_over(self, entry: StepEntry, is_kept: bool, has_failed: bool, now: float) -> None:
         """The step's plans are over. `is_kept`: others may still ask for its tensors or its error."""
-        entry.is_over, entry.running, entry.since = True, None, now
+        entry.is_over, entry.running, entry.since, entry.has_failed = True, None, now, has_failed
         if not is_kept:
             self._bury(entry, None)
 
@@ -111,8 +115,8 @@ class StepTable:
             if not entry.has_begun and age > NEVER_BEGAN_AFTER:
                 error: OpError = DeadlineExceededError(None, None, f"step {entry.step_id} did not begin at this task within "
                                                        f"{age:.0f} s of its first tensor")
-            elif entry.is_over and age > OVER_AFTER:
-                error = AbortedError(None, None, f"step {entry.step_id} has been over at this task for {age:.0f} s")
+            elif entry.has_failed and age > FAILED_AFTER:
+                error = AbortedError(None, None, f"step {entry.step_id} failed at this task {age:.0f} s ago")
             else:
                 continue
             self._bury(entry, error)

@@ -32,10 +32,9 @@ def from_wire(error: OpError, find: Any = None) -> OpError:
         return error
     op = find(found[1]) if find is not None else None
     text = _NODE.sub("", error.message)
-    kind = type(error)
-    if kind is OpError:
-        return OpError(op.node_def if op is not None else _Named(found[1]), op, text, error.error_code)
-    return kind(op.node_def if op is not None else _Named(found[1]), op, text)
+    made = from_code(error.error_code, text)
+    made._node_def, made._op = (op.node_def, op) if op is not None else (_Named(found[1]), None)
+    return made
 
 
 class _Named:
@@ -48,12 +47,8 @@ class _Named:
         return f"<node '{self.name}'>"
 
 
-def body_status(error: OpError) -> tuple[int, str]:
-    """(status_code, status_error_message) of a response that carries its error in its body."""
-    return error.error_code, error.message
-
-
 def from_body(code: int, message: str) -> OpError | None:
+    """The error that a response carries in its body; None where it carries none."""
     return from_code(code, message) if code else None
 
 
@@ -61,5 +56,6 @@ def at_task(error: OpError, task: str, address: str) -> OpError:
     """The error with the task that it came from, where its text does not say so."""
     if task in error.message or isinstance(error, CancelledError):
         return error
-    return type(error)(error.node_def, error.op, f"{error.message}\n  task     {task} at {address}") if type(error) is not OpError \
-        else OpError(error.node_def, error.op, f"{error.message}\n  task     {task} at {address}", error.error_code)
+    made = from_code(error.error_code, f"{error.message}\n  task     {task} at {address}")
+    made._node_def, made._op = error.node_def, error.op
+    return made

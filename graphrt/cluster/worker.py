@@ -20,6 +20,7 @@ from graphrt.cluster.step_table import StepTable
 from graphrt.cluster.wire_errors import to_wire
 from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.pipeline import compile_partition
+from graphrt.compiler.step_graph import Partition, StepGraph
 from graphrt.core.errors import AbortedError, CancelledError, InvalidArgumentError, OpError, UnavailableError
 from graphrt.core.resources import Containers
 from graphrt.runtime.elastic_threads import elastic_threads
@@ -164,6 +165,11 @@ class Worker:
         Raises:
           OpError: it cannot be built; the message names the op.
         """
+        if isinstance(partition, Partition):
+            # What it sends is what other partitions need of it.
+            step = partition.graph
+            sends = [n for n in step.nodes if n.type in ("_Send", "_HostSend")]
+            partition = StepGraph(step.nodes, step.args, step.retvals, [*step.targets, *sends], step.library)
         compiled = compile_partition(partition, self.devices, session.options)
         if is_partial:
             from graphrt.cluster.partial import defer_args
@@ -197,7 +203,7 @@ class Worker:
             entry = self.steps.entries.get(step_id)
             if entry is not None:
                 is_kept = error is not None or not entry.graph.is_pushed or not entry.rendezvous.is_empty
-                self.steps.on_over(entry, is_kept, time.monotonic())
+                self.steps.on_over(entry, is_kept, error is not None, time.monotonic())
         if entry is not None and error is not None:
             entry.rendezvous.abort(error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from graphrt.compiler.prune import build_nodes, needed
 from graphrt.compiler.step_graph import Node
@@ -11,7 +11,7 @@ from graphrt.core import device_names
 from graphrt.core.function_def import INPUT_TYPES, FunctionDefinition
 from graphrt.core.operation import Operation
 
-# Stateful ops without an effect that a program could see if nobody takes their value.
+# Stateful ops without an effect that a program could see if nobody takes their values.
 _READS = INPUT_TYPES | {"VarHandleOp", "ReadVariableOp", "VariableV2", "Variable", "VarIsInitializedOp",
                         "IsVariableInitialized"}
 
@@ -23,17 +23,13 @@ class Body:
     Attributes:
       nodes: its nodes, each after its inputs; some may be functional themselves.
       outputs: its results.
-      effects: the stateful nodes: they run whether or not something takes their results.
-      done: what has run when the call is done, beside the results: effects that nothing takes, and control
-      outputs.
-      made: `nodes` as a set.
+      effects: what runs whether or not something takes the results: the function's control outputs and, where
+        it is asked for, every stateful node.
     """
 
     nodes: list[Node]
     outputs: list[tuple[Node, int]]
     effects: list[Node]
-    done: list[Node]
-    made: set[Node] = field(default_factory=set)
 
 
 def is_free(node: Node) -> bool:
@@ -44,7 +40,7 @@ def is_free(node: Node) -> bool:
 
 def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tuple[Node, int]],
                 gate: Callable[[], Node] | None, caller: Node, unique: Callable[[str], str],
-                is_call: Callable[[Node], bool]) -> Body:
+                is_call: Callable[[Node], bool], runs_all_effects: bool) -> Body:
     """Nodes for one call of `definition`, named 'prefix/inner'.
 
     Args:
@@ -55,6 +51,7 @@ def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tup
       unique: gives a name that no other node of the step has.
       is_call: True for a node that will be expanded itself; it always waits for the gate, on behalf of its
         body.
+      runs_all_effects: stateful nodes are effects though they are no control outputs.
     """
     graph = definition.graph
     inputs = definition.inputs
@@ -66,9 +63,10 @@ def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tup
     stand_ins = {t.op: gate() if gate and waits_for_argument else edge[0]
                  for t, edge in zip(inputs, arguments)}
     results = definition.outputs
-    effects = [op for op in graph.get_operations() if op.op_def.stateful and op.type not in _READS]
-    roots: list[Operation] = [*(t.op for t in results if id(t) not in fed), *definition.control_outputs,
-                              *effects]
+    effects = [op for op in definition.control_outputs if op not in stand_ins]
+    if runs_all_effects:
+        effects += [op for op in graph.get_operations() if op.op_def.stateful and op.type not in _READS]
+    roots: list[Operation] = [*(t.op for t in results if id(t) not in fed), *effects]
     kept = sorted(needed([op for op in roots if op not in stand_ins], fed, stand_ins), key=lambda op: op._id)
     nodes, of = build_nodes(kept, fed, stand_ins)
 
@@ -91,13 +89,8 @@ def inline_body(definition: FunctionDefinition, prefix: str, arguments: list[tup
         if gate is not None and not is_free(node) and (is_call(node) or not _is_held(node)):
             node.controls.append(gate())
 
-    taken = {s for n in nodes for s, _ in n.inputs} | {c for n in nodes for c in n.controls}
-    taken |= {of[t.op] for t in results if id(t) not in fed}
-    sinks = [of[op] for op in effects if of[op] not in taken]
-    done = [*sinks, *(stand_ins[op] if op in stand_ins else of[op] for op in definition.control_outputs)]
     outputs = [fed.get(id(t)) or (of[t.op], t.value_index) for t in results]
-    # An effect that only an unused result takes happens all the same.
-    return Body(nodes, outputs, [of[op] for op in effects], list(dict.fromkeys(done)), set(nodes))
+    return Body(nodes, outputs, list(dict.fromkeys(of[op] for op in effects)))
 
 
 def _is_held(node: Node) -> bool:

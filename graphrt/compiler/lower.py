@@ -1,8 +1,8 @@
 """Lower: functional control flow becomes Switch and Merge around inlined bodies; calls become their bodies.
 
-After it, the step has no If, Case, PartitionedCall or call by name. Stateful nodes of a body that nothing
-takes are targets, so they run as they would in the function; those of a branch run only if it is taken. What
-waits for a call waits for all of them.
+After it, the step has no If, Case, PartitionedCall or call by name. Of a body runs what its results need and
+its effects: the function's control outputs, and in a call by name every stateful node, as in TensorFlow.
+Effects are targets; those of a branch run only if it is taken. What waits for a call waits for its effects.
 Cost: one visit per node, and one per node of each body at each call of it.
 """
 
@@ -123,7 +123,8 @@ class _Lowering:
         body = self._inline(node, name, node.name, arguments, gate, made)
         for i, edge in enumerate(body.outputs):
             self.moved[node, i] = edge
-        self._finish(node, made, [*body.done, *self._ends(body, gate)])
+        # Without an effect, who waits for the call waits for what it waits for, and is dead where it is.
+        self._finish(node, made, body.effects or ([gate()] if gate is not None else []))
         self.details.append((node.name, f"call inlined: {name}, {len(body.nodes)} nodes"))
         return made
 
@@ -148,11 +149,6 @@ class _Lowering:
 
         return gate
 
-    @staticmethod
-    def _ends(body: Body, gate: Callable[[], Node] | None) -> list[Node]:
-        """What to wait for so that the results are there."""
-        return [source if source in body.made or gate is None else gate() for source, _ in body.outputs]
-
     def _inline(self, node: Node, function: str, prefix: str, arguments: list[Edge],
                 gate: Callable[[], Node] | None, made: list[Node]) -> Body:
         definition = self._function(node, function)
@@ -164,7 +160,7 @@ class _Lowering:
                                      f"{source_line(node.location)}")
         self._check_arguments(node, definition, arguments)
         body = inline_body(definition, prefix, arguments, gate, node, self._unique,
-                           lambda inner: is_functional(inner, self.library))
+                           lambda inner: is_functional(inner, self.library), node.type not in FUNCTIONAL)
         for inner in body.nodes:
             self.inside[inner] = (*trail, function)
             self.may_be_dead |= inner.type in _BRANCHES
@@ -271,21 +267,18 @@ class _Lowering:
 
     def _merge(self, node: Node, bodies: list[Body], pivots: list[Node], made: list[Node]) -> None:
         count = len(bodies)
-        waited: list[Node] = []
         for i, dtype in enumerate(node.dtypes):
             merge = self._node(made, f"{node.name}/merge_{i}", "Merge", {"T": dtype, "N": count},
                                [body.outputs[i] for body in bodies], [dtype, int32], [node.shapes[i], SCALAR],
                                node)
             self.moved[node, i] = (merge, 0)
-            waited.append(merge)
         # A branch is done when its effects are: alive on the one that was taken.
         ends = [self._node(made, f"{node.name}/done_{i}", "Identity", {"T": bool_}, [(pivot, 0)], [bool_],
-                           [SCALAR], node,
-                           list(dict.fromkeys([*body.done, *self._ends(body, partial(_same, pivot))])))
+                           [SCALAR], node, list(body.effects))
                 for i, (pivot, body) in enumerate(zip(pivots, bodies))]
-        waited.append(self._node(made, f"{node.name}/done", "Merge", {"T": bool_, "N": count},
-                                 [(end, 0) for end in ends], [bool_, int32], [SCALAR, SCALAR], node))
-        self._finish(node, made, waited)
+        done = self._node(made, f"{node.name}/done", "Merge", {"T": bool_, "N": count},
+                          [(end, 0) for end in ends], [bool_, int32], [SCALAR, SCALAR], node)
+        self._finish(node, made, [done])
 
     def _finish(self, node: Node, made: list[Node], waited: list[Node]) -> None:
         """What waits for the node waits for all of `waited`; the node that says so has its name."""

@@ -67,6 +67,7 @@ class _Cutting:
         self.received: dict[tuple[Node, int, str, bool, tuple[Node, ...]], Node] = {}
         # What nodes of a partition wait for in place of a node elsewhere.
         self.waited: dict[tuple[Node, str], Node] = {}
+        self.live = _live_aliases(step.nodes)
         self.carriers = self._carriers()
         self.tensors = self.controls = 0
         self.details: list[tuple[str, str]] = []
@@ -86,7 +87,7 @@ class _Cutting:
                     made.inputs.append((copied, index))
                 else:
                     self._check(source, index, node, position)
-                    before = self._before_read(node) if source.dtypes[index].is_ref else ()
+                    before = self._before_read(node, source, index)
                     made.inputs.append((self._receive(source, index, node.device,
                                                       self._wants_host(node, position), before), 0))
             for source in node.controls:
@@ -108,12 +109,17 @@ class _Cutting:
 
     # -- crossing ------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _before_read(node: Node) -> tuple[Node, ...]:
-        """What must have run before a reference that the node takes is read: a reference is read when its
-        consumer runs."""
-        others = [s for s, i in node.inputs if not s.dtypes[i].is_ref and s.type not in ("Const", "_Arg")]
-        return tuple(dict.fromkeys([*node.controls, *others]))
+    def _before_read(self, node: Node, source: Node, index: int) -> tuple[Node, ...]:
+        """What must have run before a variable's live memory is sent to the node: it is read when its consumer
+        runs.
+
+        All that the node waits for, where it takes the reference; its control inputs, where it takes an
+        Identity of one: weights need not wait for what they are multiplied with.
+        """
+        if source.dtypes[index].is_ref:
+            others = [s for s, i in node.inputs if not s.dtypes[i].is_ref and s.type not in ("Const", "_Arg")]
+            return tuple(dict.fromkeys([*node.controls, *others]))
+        return tuple(dict.fromkeys(node.controls)) if node.controls and source in self.live else ()
 
     def _receive(self, source: Node, index: int, to: str, on_host: bool,
                  before: tuple[Node, ...] = ()) -> Node:
@@ -244,6 +250,18 @@ def _includes(positions: Any, i: int, count: int) -> bool:
 def _signed(number: int) -> int:
     """An unsigned 64-bit number as the int64 that the attr is."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _live_aliases(nodes: list[Node]) -> set[Node]:
+    """The nodes whose output may be the memory of a ref variable."""
+    found: set[Node] = set()
+    for node in nodes:
+        for position in node.op_def.aliases:
+            if position < len(node.inputs):
+                source, index = node.inputs[position]
+                if source in found or source.dtypes[index].is_ref:
+                    found.add(node)
+    return found
 
 
 def _inside_loops(nodes: list[Node]) -> set[Node]:

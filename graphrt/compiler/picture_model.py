@@ -17,7 +17,7 @@ from graphrt.core.dtypes import resource
 
 MOST_BOXES = 300
 # Where scopes are drawn, this many boxes are aimed at.
-_GROUPED_BOXES = 120
+_GROUPED_BOXES = 60
 _STATE = frozenset(("VariableV2", "Variable", "VarHandleOp", "TemporaryVariable"))
 _NUMBER = re.compile(r"_?\d+$")
 

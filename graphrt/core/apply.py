@@ -105,8 +105,8 @@ def _build(graph: Graph, op_def: OpDef, values: list[Any], named: dict[str, Any]
             for arg, tensor in zip(op_def.flat_input_args(op_def.counts(op_def.inputs, attrs)), flat):
                 if arg.is_ref:
                     stack.enter_context(graph.colocate_with(tensor.op))
-            return graph.create_node(op_def, flat, attrs, name or op_def.name)
-    return graph.create_node(op_def, flat, attrs, name or op_def.name)
+            return graph.create_node(op_def, flat, attrs, name or op_def.name.lstrip("_"))
+    return graph.create_node(op_def, flat, attrs, name or op_def.name.lstrip("_"))
 
 
 def _needs_conversion(value: Any) -> bool:

@@ -92,8 +92,7 @@ def _content(proto: Any, dtype: DType, shape: tuple[int, ...], count: int) -> np
         return np.frombuffer(proto.tensor_content, dtype.np).reshape(shape).copy()
     values = getattr(proto, _FIELDS[dtype.name]) if dtype.name in _FIELDS else np.frombuffer(proto.float8_val, dtype.np)
     if dtype.is_complex:
-        pairs = np.array(values, np.float64).reshape(-1, 2)
-        items: Any = (pairs[:, 0] + 1j * pairs[:, 1]).astype(dtype.np)
+        items: Any = np.array(values, np.float64).view(np.complex128).astype(dtype.np)
     elif dtype.name in ("float16", "bfloat16"):
         items = np.array(values, np.uint16).view(dtype.np)
     else:

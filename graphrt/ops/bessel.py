@@ -1,6 +1,7 @@
 """Rare special functions: Bessel's, Dawson's, Fresnel's integrals, Spence's and the exponential integral.
 
-They are SciPy's (scipy.special), which graphrt does not need otherwise: it is imported when the first of them runs.
+They are SciPy's (scipy.special), which graphrt does not need otherwise: it is imported when the first of
+them runs.
 """
 
 from __future__ import annotations
@@ -19,16 +20,24 @@ from graphrt.core.samples import sample, uniform
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
 
-_BOTH = [sample(uniform(3, 4, low=-5, high=5), rtol=1e-4), sample(uniform(6, low=-5, high=5, dtype="float64"), rtol=1e-8)]
-_ABOVE_0 = [sample(uniform(3, 4, low=0.2, high=9), rtol=1e-4), sample(uniform(6, low=0.2, high=9, dtype="float64"), rtol=1e-8)]
+_BOTH = [
+    sample(uniform(3, 4, low=-5, high=5), rtol=1e-4),
+    sample(uniform(6, low=-5, high=5, dtype="float64"), rtol=1e-8),
+]
+_ABOVE_0 = [
+    sample(uniform(3, 4, low=0.2, high=9), rtol=1e-4),
+    sample(uniform(6, low=0.2, high=9, dtype="float64"), rtol=1e-8),
+]
 
 
 def _scipy_special(op_type: str) -> Any:
     try:
         import scipy.special
     except ImportError:
-        raise with_hint(UnimplementedError(None, None, f"{op_type} is computed by SciPy, which is not installed"),
-                        "pip install scipy") from None
+        raise with_hint(
+            UnimplementedError(None, None, f"{op_type} is computed by SciPy, which is not installed"),
+            "pip install scipy",
+        ) from None
     return scipy.special
 
 
@@ -46,6 +55,7 @@ class _Scipy:
 
         def special(x: Any) -> Any:
             return np.asarray(self.values(_scipy_special(op_type), x.astype(np.float64))).astype(dtype)
+
         return special
 
     def values(self, special: Any, x: Any) -> Any:

@@ -13,8 +13,11 @@ from graphrt.core.samples import ints, sample
 from graphrt.core.shapes import TensorShape
 from graphrt.ops.elementwise import Elementwise
 
-_SAMPLES = [sample(ints(3, 4, low=-99, high=99), ints(4, low=-99, high=99)), sample(ints(3, dtype="uint8"), ints(3, dtype="uint8")),
-            sample(ints(dtype="int64"), ints(0, dtype="int64"))]
+_SAMPLES = [
+    sample(ints(3, 4, low=-99, high=99), ints(4, low=-99, high=99)),
+    sample(ints(3, dtype="uint8"), ints(3, dtype="uint8")),
+    sample(ints(dtype="int64"), ints(0, dtype="int64")),
+]
 
 
 @op("BitwiseAnd(x: T, y: T) -> z: T", T=INTEGERS)
@@ -57,10 +60,18 @@ class _Shift(Elementwise):
 
         def clamped(x: Any, y: Any, out: Any = None) -> Any:
             return shift(x, xp.clip(y, 0, most), out)
+
         return clamped
 
-    samples = [sample(ints(3, 4, low=-99, high=99), ints(4, high=8)), sample(ints(3, dtype="uint8"), ints(3, high=8, dtype="uint8")),
-               sample(np.array([-5, 5], np.int8), np.array([200 - 256, 100], np.int8), why="shifts beyond the bits are clamped")]
+    samples = [
+        sample(ints(3, 4, low=-99, high=99), ints(4, high=8)),
+        sample(ints(3, dtype="uint8"), ints(3, high=8, dtype="uint8")),
+        sample(
+            np.array([-5, 5], np.int8),
+            np.array([200 - 256, 100], np.int8),
+            why="shifts beyond the bits are clamped",
+        ),
+    ]
 
 
 @op("LeftShift(x: T, y: T) -> z: T", T=INTEGERS)
@@ -91,4 +102,8 @@ class PopulationCount:
         size = k.input_dtypes[0].np.itemsize
         return k.xp.bitwise_count(x.view(f"uint{8 * size}"))
 
-    samples = [sample(ints(3, 4, low=-99, high=99)), sample(ints(3, dtype="uint8")), sample(ints(dtype="int64"))]
+    samples = [
+        sample(ints(3, 4, low=-99, high=99)),
+        sample(ints(3, dtype="uint8")),
+        sample(ints(dtype="int64")),
+    ]

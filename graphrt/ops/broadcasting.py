@@ -17,7 +17,8 @@ from graphrt.core.tensor import Tensor
 
 @op("BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T", T="type in {int32,int64} = int32")
 class BroadcastGradientArgs:
-    """The axes over which the gradients of two operands of shapes s0 and s1 must be summed: those that each broadcast."""
+    """The axes over which the gradients of two operands of shapes s0 and s1 must be summed: those that each
+    broadcast."""
 
     host_inputs = host_outputs = ALL
     cpu_only = True
@@ -45,14 +46,19 @@ class BroadcastGradientArgs:
             elif b == 1:
                 y_axes.append(axis)
             else:
-                raise ValueError(f"Incompatible shapes: {s0.tolist()} vs. {s1.tolist()}: sizes {a} and {b} differ and neither is 1")
+                raise ValueError(
+                    f"Incompatible shapes: {s0.tolist()} vs. {s1.tolist()}: sizes {a} and {b} differ and "
+                    "neither is 1"
+                )
         return np.array(x_axes, k.dtype), np.array(y_axes, k.dtype)
 
-    samples = [sample(np.array([2, 3], np.int32), np.array([3], np.int32)),
-               sample(np.array([2, 1, 4], np.int32), np.array([3, 1], np.int32)),
-               sample(np.array([], np.int32), np.array([5, 2], np.int32)),
-               sample(np.array([2, 3], np.int64), np.array([2, 3], np.int64)),
-               sample(np.array([1, 1], np.int32), np.array([1], np.int32), why="ones on both sides")]
+    samples = [
+        sample(np.array([2, 3], np.int32), np.array([3], np.int32)),
+        sample(np.array([2, 1, 4], np.int32), np.array([3, 1], np.int32)),
+        sample(np.array([], np.int32), np.array([5, 2], np.int32)),
+        sample(np.array([2, 3], np.int64), np.array([2, 3], np.int64)),
+        sample(np.array([1, 1], np.int32), np.array([1], np.int32), why="ones on both sides"),
+    ]
 
 
 def unbroadcast(x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> list[Tensor | None]:
@@ -80,12 +86,18 @@ def unbroadcast(x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> l
     return [gx, gy]
 
 
-def sum_to_shapes(x: Tensor, y: Tensor, slopes: Callable[[], tuple[Tensor, Tensor]], dz: Tensor) -> list[Tensor | None]:
-    """The gradients of a broadcasting op's operands from its slopes by each, summed by BroadcastGradientArgs in any case."""
+def sum_to_shapes(
+    x: Tensor, y: Tensor, slopes: Callable[[], tuple[Tensor, Tensor]], dz: Tensor
+) -> list[Tensor | None]:
+    """The gradients of a broadcasting op's operands from its slopes by each, summed by BroadcastGradientArgs
+    in any case."""
     x_shape, y_shape = shape_of(x), shape_of(y)
     x_axes, y_axes = raw.BroadcastGradientArgs(x_shape, y_shape)
     by_x, by_y = slopes()
-    return [raw.Reshape(raw.Sum(by_x * dz, x_axes), x_shape), raw.Reshape(raw.Sum(by_y * dz, y_axes), y_shape)]
+    return [
+        raw.Reshape(raw.Sum(by_x * dz, x_axes), x_shape),
+        raw.Reshape(raw.Sum(by_y * dz, y_axes), y_shape),
+    ]
 
 
 def none_broadcasts(x: Tensor, y: Tensor, dz: Tensor) -> bool:

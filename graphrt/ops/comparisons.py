@@ -14,9 +14,16 @@ from graphrt.core.shapes import UNKNOWN, TensorShape, broadcast
 from graphrt.ops.elementwise import Elementwise
 
 _NAN = np.array([np.nan, 1, -np.inf, np.inf], np.float32)
-_ORDERED = [sample(normal(3, 4), normal(4)), sample(ints(3, 1), ints(2)), sample(normal(), normal(3)), sample(empty(0, 2), normal(2)),
-            sample(_NAN, np.float32(1)), sample(normal(4, dtype="bfloat16"), normal(4, dtype="bfloat16")),
-            sample(ints(5, dtype="uint8"), ints(5, dtype="uint8")), sample(normal(), normal())]
+_ORDERED = [
+    sample(normal(3, 4), normal(4)),
+    sample(ints(3, 1), ints(2)),
+    sample(normal(), normal(3)),
+    sample(empty(0, 2), normal(2)),
+    sample(_NAN, np.float32(1)),
+    sample(normal(4, dtype="bfloat16"), normal(4, dtype="bfloat16")),
+    sample(ints(5, dtype="uint8"), ints(5, dtype="uint8")),
+    sample(normal(), normal()),
+]
 
 
 class _Comparison(Elementwise):
@@ -62,7 +69,8 @@ class GreaterEqual(_Comparison):
 
 
 class _Equality(_Comparison):
-    """Equal and NotEqual: without `incompatible_shape_error`, shapes that cannot broadcast are one answer: unequal."""
+    """Equal and NotEqual: without `incompatible_shape_error`, shapes that cannot broadcast are one answer:
+    unequal."""
 
     when_incompatible = False
 
@@ -89,6 +97,7 @@ class _Equality(_Comparison):
                     return made
                 out[...] = made
                 return out
+
             return of_text
         answer = self.when_incompatible
 
@@ -101,14 +110,21 @@ class _Equality(_Comparison):
                 out[...] = answer
                 return out
             return compare(x, y, out)
+
         return lenient
 
 
-_EQUALITY = [sample(normal(3, 4), normal(4)), sample(ints(3, 1, high=2), ints(2, high=2)), sample(bools(4), bools(4)),
-             sample(text("a", "b"), text("b")), sample(_NAN, _NAN, why="nan is unequal to itself"),
-             sample(normal(3, dtype="complex64"), normal(3, dtype="complex64")),
-             sample(ints(2), ints(3), incompatible_shape_error=False, why="cannot broadcast: one answer"),
-             sample(ints(2, high=2), ints(2, high=2), incompatible_shape_error=False), sample(empty(0, 2), normal(2))]
+_EQUALITY = [
+    sample(normal(3, 4), normal(4)),
+    sample(ints(3, 1, high=2), ints(2, high=2)),
+    sample(bools(4), bools(4)),
+    sample(text("a", "b"), text("b")),
+    sample(_NAN, _NAN, why="nan is unequal to itself"),
+    sample(normal(3, dtype="complex64"), normal(3, dtype="complex64")),
+    sample(ints(2), ints(3), incompatible_shape_error=False, why="cannot broadcast: one answer"),
+    sample(ints(2, high=2), ints(2, high=2), incompatible_shape_error=False),
+    sample(empty(0, 2), normal(2)),
+]
 
 
 @op("Equal(x: T, y: T) -> z: bool", T="type", incompatible_shape_error="bool = True")
@@ -144,16 +160,32 @@ class ApproximateEqual:
 
         def near(x: Any, y: Any) -> Any:
             if x.shape != y.shape:
-                raise ValueError(f"x and y must be of the same shape. x shape: {list(x.shape)}. y shape: {list(y.shape)}")
+                raise ValueError(
+                    f"x and y must be of the same shape. x shape: {list(x.shape)}. y shape: {list(y.shape)}"
+                )
             return xp.less(xp.abs(x - y), tolerance)
+
         return near
 
-    samples = [sample(normal(3), normal(3), tolerance=0.5), sample(np.array([1.0, 1.000001], np.float32), np.ones(2, np.float32)),
-               sample(normal(3, dtype="complex64"), normal(3, dtype="complex64"), tolerance=1.0, tensorflow=False,
-                      why="TensorFlow's CPU has no kernel for it")]
+    samples = [
+        sample(normal(3), normal(3), tolerance=0.5),
+        sample(np.array([1.0, 1.000001], np.float32), np.ones(2, np.float32)),
+        sample(
+            normal(3, dtype="complex64"),
+            normal(3, dtype="complex64"),
+            tolerance=1.0,
+            tensorflow=False,
+            why="TensorFlow's CPU has no kernel for it",
+        ),
+    ]
 
 
-_LOGIC = [sample(bools(3, 4), bools(4)), sample(bools(), bools(3)), sample(bools(0, 2), bools(2)), sample(bools(), bools())]
+_LOGIC = [
+    sample(bools(3, 4), bools(4)),
+    sample(bools(), bools(3)),
+    sample(bools(0, 2), bools(2)),
+    sample(bools(), bools()),
+]
 
 
 @op("LogicalAnd(x: bool, y: bool) -> z: bool")

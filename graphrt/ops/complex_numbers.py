@@ -14,9 +14,16 @@ from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import zeros_of
 from graphrt.ops.broadcasting import unbroadcast
 
-_REAL_OF: dict[str, Any] = {"T": "type in {complex64,complex128} = complex64", "Tout": "type in {float,double} = float"}
-_SAMPLES = [sample(normal(3, 4, dtype="complex64")), sample(normal(dtype="complex64")), sample(empty(0, 2, dtype="complex64")),
-            sample(normal(3, dtype="complex128"), Tout="double")]
+_REAL_OF: dict[str, Any] = {
+    "T": "type in {complex64,complex128} = complex64",
+    "Tout": "type in {float,double} = float",
+}
+_SAMPLES = [
+    sample(normal(3, 4, dtype="complex64")),
+    sample(normal(dtype="complex64")),
+    sample(empty(0, 2, dtype="complex64")),
+    sample(normal(3, dtype="complex128"), Tout="double"),
+]
 
 
 class _Part:
@@ -26,7 +33,11 @@ class _Part:
         return x
 
 
-@op("Complex(real: T, imag: T) -> out: Tout", T="type in {float,double} = float", Tout="type in {complex64,complex128} = complex64")
+@op(
+    "Complex(real: T, imag: T) -> out: Tout",
+    T="type in {float,double} = float",
+    Tout="type in {complex64,complex128} = complex64",
+)
 class Complex:
     """real + i imag."""
 
@@ -43,8 +54,12 @@ class Complex:
         x, y = op.inputs
         return unbroadcast(x, y, raw.Real(dz, Tout=x.dtype.base_dtype), raw.Imag(dz, Tout=y.dtype.base_dtype))
 
-    samples = [sample(normal(3, 4), normal(4)), sample(normal(), normal()), sample(empty(0), empty(0)),
-               sample(normal(2, dtype="float64"), normal(2, dtype="float64"), Tout="complex128")]
+    samples = [
+        sample(normal(3, 4), normal(4)),
+        sample(normal(), normal()),
+        sample(empty(0), empty(0)),
+        sample(normal(2, dtype="float64"), normal(2, dtype="float64"), Tout="complex128"),
+    ]
 
 
 @op("Real(input: T) -> output: Tout", **_REAL_OF)
@@ -57,7 +72,9 @@ class Real(_Part):
         return input.real
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
-        return raw.Complex(dy, raw.Const(value=np.array(0, dy.dtype.np), dtype=dy.dtype), Tout=op.inputs[0].dtype.base_dtype)
+        return raw.Complex(
+            dy, raw.Const(value=np.array(0, dy.dtype.np), dtype=dy.dtype), Tout=op.inputs[0].dtype.base_dtype
+        )
 
     samples = _SAMPLES
 
@@ -73,7 +90,9 @@ class Imag(_Part):
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         # The gradient of a real output is in the direction in which x grows it: along i.
-        return raw.Complex(raw.Const(value=np.array(0, dy.dtype.np), dtype=dy.dtype), dy, Tout=op.inputs[0].dtype.base_dtype)
+        return raw.Complex(
+            raw.Const(value=np.array(0, dy.dtype.np), dtype=dy.dtype), dy, Tout=op.inputs[0].dtype.base_dtype
+        )
 
     samples = _SAMPLES
 
@@ -122,6 +141,8 @@ class Conj(_Part):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.Conj(dy)
 
-    samples = [sample(normal(3, 4, dtype="complex64")), sample(normal(dtype="complex128")), sample(empty(0, dtype="complex64"))]
-
-
+    samples = [
+        sample(normal(3, 4, dtype="complex64")),
+        sample(normal(dtype="complex128")),
+        sample(empty(0, dtype="complex64")),
+    ]

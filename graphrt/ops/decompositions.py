@@ -17,7 +17,6 @@ from graphrt.ops.linalg import (
     LAPACK_TYPES,
     adjoint,
     check_square,
-    positive_definite,
     positive_definite_array,
     product,
     square,
@@ -49,12 +48,19 @@ class Qr:
 
     def gradient(self, op: Any, dq: Tensor, dr: Tensor) -> Tensor:
         q, r = op.outputs
-        rows, columns = op.inputs[0].shape.sizes[-2:] if op.inputs[0].shape.sizes is not None else (None, None)
+        rows, columns = (
+            op.inputs[0].shape.sizes[-2:] if op.inputs[0].shape.sizes is not None else (None, None)
+        )
         if rows is None or columns is None:
-            raise ValueError(f"Qr: the gradient needs matrices whose sizes are known, not shape {op.inputs[0].shape}")
+            raise ValueError(
+                f"Qr: the gradient needs matrices whose sizes are known, not shape {op.inputs[0].shape}"
+            )
         if rows > columns and op.attrs["full_matrices"]:
-            raise ValueError(f"Qr: the gradient of full matrices of more rows than columns, [{rows}, {columns}], is not defined: use "
-                             "full_matrices=False")
+            raise ValueError(
+                f"Qr: the gradient of full matrices of more rows than columns, [{rows}, {columns}], is not "
+                "defined: use "
+                "full_matrices=False"
+            )
         if rows >= columns:
             return _qr_gradient(q, r, dq, dr)
         # [x, y] = q [u, v]: x as above, and y = q v.
@@ -63,12 +69,18 @@ class Qr:
         dx = _qr_gradient(q, r[..., :rows], dq + product(y, dv, adj_b=True), du)
         return raw.ConcatV2([dx, product(q, dv)], -1)
 
-    samples = [sample(normal(4, 3), rtol=1e-4), sample(normal(3, 3), rtol=1e-4), sample(normal(2, 3, 4), rtol=1e-4),
-               sample(normal(4, 3), full_matrices=True, gradient=False, rtol=1e-4), sample(normal(3, 3, dtype="float64"), rtol=1e-9)]
+    samples = [
+        sample(normal(4, 3), rtol=1e-4),
+        sample(normal(3, 3), rtol=1e-4),
+        sample(normal(2, 3, 4), rtol=1e-4),
+        sample(normal(4, 3), full_matrices=True, gradient=False, rtol=1e-4),
+        sample(normal(3, 3, dtype="float64"), rtol=1e-9),
+    ]
 
 
 def _qr_gradient(q: Tensor, r: Tensor, dq: Tensor, dr: Tensor) -> Tensor:
     """The gradient of a matrix of at least as many rows as columns."""
+
     def by_adjoint_of_r(x: Tensor) -> Tensor:
         """x r^-H."""
         return turned(raw.MatrixTriangularSolve(r, turned(x), lower=False))
@@ -88,7 +100,8 @@ def _qr_gradient(q: Tensor, r: Tensor, dq: Tensor, dr: Tensor) -> Tensor:
 
 @op("SelfAdjointEigV2(input: T) -> e: T, v: T", compute_v="bool = True", T=LAPACK_TYPES)
 class SelfAdjointEigV2:
-    """The eigenvalues of symmetric (Hermitian) matrices, ascending, and their eigenvectors as columns; the lower triangle is read."""
+    """The eigenvalues of symmetric (Hermitian) matrices, ascending, and their eigenvectors as columns; the
+    lower triangle is read."""
 
     cpu_only = True
 
@@ -119,9 +132,16 @@ class SelfAdjointEigV2:
         made = raw.MatrixBandPart(made + turned(made), -1, 0)
         return raw.MatrixSetDiag(made, 0.5 * raw.MatrixDiagPart(made))
 
-    samples = [program(lambda tf: _eigen(tf, positive_definite_array(4, 4))), program(lambda tf: _eigen(tf, positive_definite_array(2, 3, 3))),
-               program(lambda tf: [tf.self_adjoint_eigvals(tf.constant(positive_definite_array(2, 3, 3, dtype="float64")))]),
-               program(lambda tf: _values_gradient(tf, positive_definite_array(3, 3)), why="the values alone")]
+    samples = [
+        program(lambda tf: _eigen(tf, positive_definite_array(4, 4))),
+        program(lambda tf: _eigen(tf, positive_definite_array(2, 3, 3))),
+        program(
+            lambda tf: [
+                tf.self_adjoint_eigvals(tf.constant(positive_definite_array(2, 3, 3, dtype="float64")))
+            ]
+        ),
+        program(lambda tf: _values_gradient(tf, positive_definite_array(3, 3)), why="the values alone"),
+    ]
 
 
 def _values_gradient(tf: Any, matrix: Any) -> list[Any]:
@@ -131,12 +151,17 @@ def _values_gradient(tf: Any, matrix: Any) -> list[Any]:
 
 
 def _eigen(tf: Any, matrix: Any) -> list[Any]:
-    """Steps that compare what does not depend on the vectors' signs: the values, the matrix put together, a gradient."""
+    """Steps that compare what does not depend on the vectors' signs: the values, the matrix put together, a
+    gradient."""
     x = tf.constant(matrix)
     e, v = tf.self_adjoint_eig(x)
     squares = tf.square(v)
-    return [e, tf.matmul(v * tf.expand_dims(e, -2), v, transpose_b=True), squares,
-            tf.gradients(tf.reduce_sum(squares * tf.constant(matrix)) + tf.reduce_sum(tf.sin(e)), x)[0]]
+    return [
+        e,
+        tf.matmul(v * tf.expand_dims(e, -2), v, transpose_b=True),
+        squares,
+        tf.gradients(tf.reduce_sum(squares * tf.constant(matrix)) + tf.reduce_sum(tf.sin(e)), x)[0],
+    ]
 
 
 def _inverse_gaps(e: Tensor) -> Tensor:
@@ -149,7 +174,12 @@ def _safe_reciprocal(x: Tensor) -> Tensor:
     return x * raw.Reciprocal(x * x + 1e-20)
 
 
-@op("Svd(input: T) -> s: T, u: T, v: T", compute_uv="bool = True", full_matrices="bool = False", T=LAPACK_TYPES)
+@op(
+    "Svd(input: T) -> s: T, u: T, v: T",
+    compute_uv="bool = True",
+    full_matrices="bool = False",
+    T=LAPACK_TYPES,
+)
 class Svd:
     """input = u diag(s) v^H: singular values s, descending, with orthonormal columns in u and v."""
 
@@ -166,13 +196,21 @@ class Svd:
         if not s.attrs["compute_uv"]:
             return [values, nothing, nothing]
         full = s.attrs["full_matrices"]
-        return [values, TensorShape.of((*batch, rows, rows if full else least)), TensorShape.of((*batch, columns, columns if full else least))]
+        return [
+            values,
+            TensorShape.of((*batch, rows, rows if full else least)),
+            TensorShape.of((*batch, columns, columns if full else least)),
+        ]
 
     def compute(self, k: KernelContext, input: Any) -> tuple[Any, Any, Any]:
         if input.ndim < 2:
             raise ValueError(f"Svd takes matrices, not shape {list(input.shape)}")
         if not k.attrs["compute_uv"]:
-            return np.linalg.svd(wide(input), compute_uv=False).astype(k.dtype), np.zeros(0, k.dtype), np.zeros(0, k.dtype)
+            return (
+                np.linalg.svd(wide(input), compute_uv=False).astype(k.dtype),
+                np.zeros(0, k.dtype),
+                np.zeros(0, k.dtype),
+            )
         u, s, vh = np.linalg.svd(wide(input), full_matrices=k.attrs["full_matrices"])
         return s.astype(k.dtype), u.astype(k.dtype), adjoint(vh).astype(k.dtype)
 
@@ -187,17 +225,24 @@ class Svd:
             raise ValueError(f"Svd: the gradient needs matrices whose sizes are known, not shape {a.shape}")
         full = op.attrs["full_matrices"]
         if full and abs(rows - columns) > 1:
-            raise ValueError(f"Svd: the gradient of full matrices is not defined where sizes differ by more than 1, [{rows}, {columns}]: use "
-                             "full_matrices=False")
+            raise ValueError(
+                "Svd: the gradient of full matrices is not defined where sizes differ by more than 1, "
+                f"[{rows}, {columns}]: use "
+                "full_matrices=False"
+            )
         s, u, v = op.outputs
         if rows > columns:
             # The adjoint is as wide as it was tall, with u and v exchanged.
             return turned(_svd_gradient(s, v, u, ds, dv, du, columns, rows, full))
         return _svd_gradient(s, u, v, ds, du, dv, rows, columns, full)
 
-    samples = [program(lambda tf: _singular(tf, normal(4, 3))), program(lambda tf: _singular(tf, normal(3, 3))),
-               program(lambda tf: _singular(tf, normal(2, 3, 5))), program(lambda tf: _singular_values(tf, normal(4, 3))),
-               program(lambda tf: _full_singular(tf, normal(4, 3)))]
+    samples = [
+        program(lambda tf: _singular(tf, normal(4, 3))),
+        program(lambda tf: _singular(tf, normal(3, 3))),
+        program(lambda tf: _singular(tf, normal(2, 3, 5))),
+        program(lambda tf: _singular_values(tf, normal(4, 3))),
+        program(lambda tf: _full_singular(tf, normal(4, 3))),
+    ]
 
 
 def _singular(tf: Any, draw: Any) -> list[Any]:
@@ -205,8 +250,17 @@ def _singular(tf: Any, draw: Any) -> list[Any]:
     x = tf.constant(draw.array(0))
     s, u, v = tf.svd(x)
     weights = tf.range(1.0, 4.0)
-    loss = tf.reduce_sum(tf.square(u) * weights) + tf.reduce_sum(tf.square(v) * weights) + tf.reduce_sum(tf.sin(s))
-    return [s, tf.matmul(u * tf.expand_dims(s, -2), v, transpose_b=True), tf.square(u), tf.gradients(loss, x)[0]]
+    loss = (
+        tf.reduce_sum(tf.square(u) * weights)
+        + tf.reduce_sum(tf.square(v) * weights)
+        + tf.reduce_sum(tf.sin(s))
+    )
+    return [
+        s,
+        tf.matmul(u * tf.expand_dims(s, -2), v, transpose_b=True),
+        tf.square(u),
+        tf.gradients(loss, x)[0],
+    ]
 
 
 def _singular_values(tf: Any, draw: Any) -> list[Any]:
@@ -220,7 +274,9 @@ def _full_singular(tf: Any, draw: Any) -> list[Any]:
     return [s, tf.square(u), tf.square(v)]
 
 
-def _svd_gradient(s: Tensor, u: Tensor, v: Tensor, ds: Tensor, du: Tensor, dv: Tensor, rows: int, columns: int, full: bool) -> Tensor:
+def _svd_gradient(
+    s: Tensor, u: Tensor, v: Tensor, ds: Tensor, du: Tensor, dv: Tensor, rows: int, columns: int, full: bool
+) -> Tensor:
     """The gradient of a matrix of at most as many rows as columns."""
     s = cast_to(s, u.dtype.base_dtype)
     gaps = _inverse_gaps(raw.Square(s))
@@ -244,7 +300,9 @@ def _svd_gradient(s: Tensor, u: Tensor, v: Tensor, ds: Tensor, du: Tensor, dv: T
     return made
 
 
-@op("Eig(input: T) -> e: Tout, v: Tout", compute_v="bool = True", T=(float32, float64, *COMPLEX), Tout=COMPLEX)
+@op(
+    "Eig(input: T) -> e: Tout, v: Tout", compute_v="bool = True", T=(float32, float64, *COMPLEX), Tout=COMPLEX
+)
 class Eig:
     """The eigenvalues of square matrices, and their eigenvectors as columns."""
 
@@ -266,7 +324,9 @@ class Eig:
         if op.attrs["compute_v"]:
             v = op.outputs[1]
             v_dv = product(v, dv, adj_a=True)
-            own = raw.MatrixDiagPart(raw.Cast(raw.Real(v_dv, Tout=v.dtype.real_dtype), DstT=v.dtype.base_dtype))
+            own = raw.MatrixDiagPart(
+                raw.Cast(raw.Real(v_dv, Tout=v.dtype.real_dtype), DstT=v.dtype.base_dtype)
+            )
             lengths = product(product(v, v, adj_a=True), raw.MatrixDiag(own))
             inner = raw.MatrixDiag(de) + raw.Conj(_inverse_gaps(e)) * (v_dv - lengths)
         else:
@@ -277,8 +337,14 @@ class Eig:
             return made
         return cast_to(raw.Real(made, Tout=made.dtype.real_dtype), x.dtype.base_dtype)
 
-    samples = [program(lambda tf: _eigenvalues(tf, positive_definite_array(3, 3))),
-               program(lambda tf: _eigen_gradient(tf, positive_definite_array(3, 3)), why="the values' gradient", rtol=1e-4)]
+    samples = [
+        program(lambda tf: _eigenvalues(tf, positive_definite_array(3, 3))),
+        program(
+            lambda tf: _eigen_gradient(tf, positive_definite_array(3, 3)),
+            why="the values' gradient",
+            rtol=1e-4,
+        ),
+    ]
 
 
 def _eigenvalues(tf: Any, matrix: Any) -> list[Any]:
@@ -292,5 +358,3 @@ def _eigen_gradient(tf: Any, matrix: Any) -> list[Any]:
     x = tf.constant(matrix)
     e, _ = tf.raw_ops.Eig(input=x, Tout=tf.complex64)
     return [tf.gradients(tf.reduce_sum(tf.sin(tf.real(e))), x)[0]]
-
-

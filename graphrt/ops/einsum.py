@@ -1,7 +1,8 @@
 """Einsum of one or two tensors: labelled axes are matched, multiplied and summed.
 
-The kernel splits a product's labels into batch (in both inputs and the output), contracted (in both inputs only) and free
-(in one input), and multiplies matrices. Labels of one input that the output lacks are summed first.
+The kernel splits a product's labels into batch (in both inputs and the output), contracted (in both inputs
+only) and free (in one input), and multiplies matrices. Labels of one input that the output lacks are summed
+first.
 """
 
 from __future__ import annotations
@@ -67,9 +68,11 @@ def _text(inputs: Any, output: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def expand(equation: Equation, ranks: tuple[int, ...]) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...], int]:
-    """The equation with labels '.0', '.1', … in place of each '...', counted from the right as broadcasting does, and how
-    many there are.
+def expand(
+    equation: Equation, ranks: tuple[int, ...]
+) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...], int]:
+    """The equation with labels '.0', '.1', … in place of each '...', counted from the right as broadcasting
+    does, and how many there are.
 
     Raises:
       ValueError: an input has too few or too many dimensions for its labels.
@@ -78,7 +81,9 @@ def expand(equation: Equation, ranks: tuple[int, ...]) -> tuple[tuple[tuple[str,
     for labels, rank in zip(equation.inputs, ranks):
         named = len(labels) - (ELLIPSIS in labels)
         if rank < named or (rank > named and ELLIPSIS not in labels):
-            raise ValueError(f"einsum: '{''.join(labels)}' names {named} dimensions, and the input has {rank}")
+            raise ValueError(
+                f"einsum: '{''.join(labels)}' names {named} dimensions, and the input has {rank}"
+            )
         widths.append(rank - named)
     most = max(widths, default=0)
 
@@ -100,9 +105,14 @@ class Einsum:
     def shape(self, s: ShapeContext, inputs: list[TensorShape]) -> TensorShape:
         equation = parse_equation(s.attrs["equation"].decode())
         if len(inputs) != len(equation.inputs):
-            raise ValueError(f"the equation {s.attrs['equation'].decode()!r} has {len(equation.inputs)} inputs, not {len(inputs)}")
+            raise ValueError(
+                f"the equation {s.attrs['equation'].decode()!r} has {len(equation.inputs)} inputs, not "
+                f"{len(inputs)}"
+            )
         if len(inputs) > 2:
-            raise ValueError(f"one or two inputs are multiplied at once, not {len(inputs)}: tf.einsum splits the equation")
+            raise ValueError(
+                f"one or two inputs are multiplied at once, not {len(inputs)}: tf.einsum splits the equation"
+            )
         if any(i.sizes is None for i in inputs):
             return UNKNOWN if ELLIPSIS in equation.output else unknown(len(equation.output))
         parts, output, _ = expand(equation, tuple(len(i.sizes) for i in inputs))  # type: ignore[arg-type]
@@ -111,7 +121,9 @@ class Einsum:
             for label, size in zip(labels, given.sizes):  # type: ignore[arg-type]
                 before = sizes.get(label)
                 if label[0] == ".":
-                    joined = broadcast(TensorShape.of((before if label in sizes else 1,)), TensorShape.of((size,)))
+                    joined = broadcast(
+                        TensorShape.of((before if label in sizes else 1,)), TensorShape.of((size,))
+                    )
                     sizes[label] = joined.sizes[0]  # type: ignore[index]
                 elif before is not None and size is not None and before != size:
                     raise ValueError(f"label '{label}' has size {before} and size {size}")
@@ -141,6 +153,7 @@ class Einsum:
             made = contract(arrays, parts, output)
             # What has no sum is a view of the input.
             return made.astype(dtype, copy=any(np.may_share_memory(made, a) for a in arrays))
+
         return einsum
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
@@ -150,19 +163,35 @@ class Einsum:
             return [_gradient(op.inputs[0], None, equation.inputs[0], (), equation.output, dy, shapes[0])]
         x, y = op.inputs
         a, b = equation.inputs
-        return [_gradient(x, y, a, b, equation.output, dy, shapes[0]), _gradient(y, x, b, a, equation.output, dy, shapes[1])]
+        return [
+            _gradient(x, y, a, b, equation.output, dy, shapes[0]),
+            _gradient(y, x, b, a, equation.output, dy, shapes[1]),
+        ]
 
-    samples = [sample([normal(3, 4), normal(4, 5)], equation="ij,jk->ik"), sample([normal(2, 3, 4), normal(2, 4, 5)], equation="bij,bjk->bik"),
-               sample([normal(3, 4)], equation="ij->ji"), sample([normal(3, 4)], equation="ij->i"), sample([normal(3, 3)], equation="ii->i"),
-               sample([normal(3, 3)], equation="ii->"), sample([normal(3)], equation="i->ii"), sample([normal(3), normal(4)], equation="i,j->ij"),
-               sample([normal(3), normal(3)], equation="i,i->"), sample([normal(3, 4), normal(4)], equation="ij,j->i"),
-               sample([normal(3, 4), normal(5, 6)], equation="ij,kl->il", why="labels of one input are summed"),
-               sample([normal(2, 1, 3, 4), normal(5, 4, 6)], equation="...ij,...jk->...ik", why="broadcasts"),
-               sample([normal(2, 3, 4), normal(4)], equation="...j,j->...", why="one ellipsis"),
-               sample([normal(3, 4), normal(2, 4, 5)], equation="ij,...jk->...ik"), sample([normal(2, 3, 4)], equation="...ij->...ji"), sample([normal(2, 3, 4, 5), normal(2, 5, 4)], equation="bhqd,bdq->bh"),
-               sample([ints(3, 4), ints(4, 5)], equation="ij,jk->ik"), sample([empty(0, 4), normal(4, 5)], equation="ij,jk->ik"),
-               sample([normal(3, 4, dtype="complex64"), normal(4, 2, dtype="complex64")], equation="ij,jk->ik"),
-               sample([normal(3, 4, dtype="half"), normal(4, 5, dtype="half")], equation="ij,jk->ik", gradient=False)]
+    samples = [
+        sample([normal(3, 4), normal(4, 5)], equation="ij,jk->ik"),
+        sample([normal(2, 3, 4), normal(2, 4, 5)], equation="bij,bjk->bik"),
+        sample([normal(3, 4)], equation="ij->ji"),
+        sample([normal(3, 4)], equation="ij->i"),
+        sample([normal(3, 3)], equation="ii->i"),
+        sample([normal(3, 3)], equation="ii->"),
+        sample([normal(3)], equation="i->ii"),
+        sample([normal(3), normal(4)], equation="i,j->ij"),
+        sample([normal(3), normal(3)], equation="i,i->"),
+        sample([normal(3, 4), normal(4)], equation="ij,j->i"),
+        sample([normal(3, 4), normal(5, 6)], equation="ij,kl->il", why="labels of one input are summed"),
+        sample([normal(2, 1, 3, 4), normal(5, 4, 6)], equation="...ij,...jk->...ik", why="broadcasts"),
+        sample([normal(2, 3, 4), normal(4)], equation="...j,j->...", why="one ellipsis"),
+        sample([normal(3, 4), normal(2, 4, 5)], equation="ij,...jk->...ik"),
+        sample([normal(2, 3, 4)], equation="...ij->...ji"),
+        sample([normal(2, 3, 4, 5), normal(2, 5, 4)], equation="bhqd,bdq->bh"),
+        sample([ints(3, 4), ints(4, 5)], equation="ij,jk->ik"),
+        sample([empty(0, 4), normal(4, 5)], equation="ij,jk->ik"),
+        sample([normal(3, 4, dtype="complex64"), normal(4, 2, dtype="complex64")], equation="ij,jk->ik"),
+        sample(
+            [normal(3, 4, dtype="half"), normal(4, 5, dtype="half")], equation="ij,jk->ik", gradient=False
+        ),
+    ]
 
 
 _UNSEEN: Any = object()
@@ -180,12 +209,15 @@ class Recipe:
     order: tuple[int, ...]
 
     def run(self, x: Any, y: Any) -> Any:
-        product = np.matmul(x.transpose(self.x_order).reshape(self.x_shape), y.transpose(self.y_order).reshape(self.y_shape))
+        product = np.matmul(
+            x.transpose(self.x_order).reshape(self.x_shape), y.transpose(self.y_order).reshape(self.y_shape)
+        )
         return product.reshape(self.shape).transpose(self.order)
 
 
 def matrix_recipe(equation: Equation, x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> Recipe | None:
-    """The Recipe of two inputs of these shapes; None where a label repeats in one of them, is summed from one alone, or
+    """The Recipe of two inputs of these shapes; None where a label repeats in one of them, is summed from
+    one alone, or
     broadcasts: `contract` takes those."""
     (a, b), output, _ = expand(equation, (len(x_shape), len(y_shape)))
     if len(set(a)) < len(a) or len(set(b)) < len(b) or len(set(output)) < len(output):
@@ -204,9 +236,14 @@ def matrix_recipe(equation: Equation, x_shape: tuple[int, ...], y_shape: tuple[i
 
     made = [*batch, *left, *right]
     outer = tuple(sizes[i] for i in batch)
-    return Recipe(tuple(a.index(i) for i in (*batch, *left, *inner)), (*outer, size(left), size(inner)),
-                  tuple(b.index(i) for i in (*batch, *inner, *right)), (*outer, size(inner), size(right)),
-                  tuple(sizes[i] for i in made), tuple(made.index(i) for i in output))
+    return Recipe(
+        tuple(a.index(i) for i in (*batch, *left, *inner)),
+        (*outer, size(left), size(inner)),
+        tuple(b.index(i) for i in (*batch, *inner, *right)),
+        (*outer, size(inner), size(right)),
+        tuple(sizes[i] for i in made),
+        tuple(made.index(i) for i in output),
+    )
 
 
 def contract(arrays: list[Any], parts: tuple[tuple[str, ...], ...], output: tuple[str, ...]) -> Any:
@@ -214,25 +251,29 @@ def contract(arrays: list[Any], parts: tuple[tuple[str, ...], ...], output: tupl
     if len(arrays) == 1:
         made, labels = _reduce(arrays[0], parts[0], set(output))
         return _arrange(made, labels, output)
-    (x, a), (y, b) = (_reduce(array, labels, set(output) | set(other))
-                      for array, labels, other in zip(arrays, parts, reversed(parts)))
+    (x, a), (y, b) = (
+        _reduce(array, labels, set(output) | set(other))
+        for array, labels, other in zip(arrays, parts, reversed(parts))
+    )
     batch = [i for i in a if i in b and i in output]
     inner = [i for i in a if i in b and i not in output]
     left, right = [i for i in a if i not in b], [i for i in b if i not in a]
     x, y = _arrange(x, a, (*batch, *left, *inner)), _arrange(y, b, (*batch, *inner, *right))
     # Broadcast labels may have size 1 on one side: where they are summed, the side is repeated.
     n, m = len(batch), len(inner)
-    shared = x.shape[x.ndim - m:] if m else ()
-    if m and shared != y.shape[n:n + m]:
-        shared = np.broadcast_shapes(shared, y.shape[n:n + m])
-        x = np.broadcast_to(x, x.shape[:x.ndim - m] + shared)
-        y = np.broadcast_to(y, y.shape[:n] + shared + y.shape[n + m:])
-    for label, size, other in zip((*batch, *inner), (*x.shape[:n], *x.shape[x.ndim - m:]), y.shape[:n + m]):
+    shared = x.shape[x.ndim - m :] if m else ()
+    if m and shared != y.shape[n : n + m]:
+        shared = np.broadcast_shapes(shared, y.shape[n : n + m])
+        x = np.broadcast_to(x, x.shape[: x.ndim - m] + shared)
+        y = np.broadcast_to(y, y.shape[:n] + shared + y.shape[n + m :])
+    for label, size, other in zip((*batch, *inner), (*x.shape[:n], *x.shape[x.ndim - m :]), y.shape[: n + m]):
         if size != other and label[0] != ".":
             raise ValueError(f"einsum: label '{label}' has size {size} and size {other}")
-    rows, columns, summed = x.shape[n:x.ndim - m], y.shape[n + m:], int(np.prod(shared, dtype=np.int64))
-    product = np.matmul(x.reshape((*x.shape[:n], int(np.prod(rows, dtype=np.int64)), summed)),
-                        y.reshape((*y.shape[:n], summed, int(np.prod(columns, dtype=np.int64)))))
+    rows, columns, summed = x.shape[n : x.ndim - m], y.shape[n + m :], int(np.prod(shared, dtype=np.int64))
+    product = np.matmul(
+        x.reshape((*x.shape[:n], int(np.prod(rows, dtype=np.int64)), summed)),
+        y.reshape((*y.shape[:n], summed, int(np.prod(columns, dtype=np.int64)))),
+    )
     return _arrange(product.reshape((*product.shape[:n], *rows, *columns)), (*batch, *left, *right), output)
 
 
@@ -245,7 +286,7 @@ def _reduce(x: Any, labels: tuple[str, ...], kept: set[str]) -> tuple[Any, tuple
             if x.shape[i] != x.shape[j]:
                 raise ValueError(f"einsum: label '{label}' has size {x.shape[i]} and size {x.shape[j]}")
             x = np.diagonal(x, axis1=i, axis2=j)
-            labels = (*labels[:i], *labels[i + 1:j], *labels[j + 1:], label)
+            labels = (*labels[:i], *labels[i + 1 : j], *labels[j + 1 :], label)
     gone = tuple(i for i, label in enumerate(labels) if label not in kept)
     if gone:
         x = x.sum(gone, x.dtype)
@@ -263,15 +304,24 @@ def _arrange(x: Any, labels: tuple[str, ...], output: tuple[str, ...]) -> Any:
         return x
     sizes = dict(zip(distinct, x.shape))
     made = np.zeros([sizes[label] for label in output], x.dtype)
-    # The view of `made` whose axes are the distinct labels: a repeated label steps along all its axes at once.
+    # The view of `made` whose axes are the distinct labels: a repeated label steps along all its axes at
+    # once.
     steps = [sum(s for s, label in zip(made.strides, output) if label == d) for d in distinct]
     np.lib.stride_tricks.as_strided(made, x.shape, steps)[...] = x
     return made
 
 
-def _gradient(x: Tensor, y: Tensor | None, a: tuple[str, ...], b: tuple[str, ...], output: tuple[str, ...], dy: Tensor,
-              shape: Tensor) -> Tensor:
-    """The gradient of the operand `x` (labels a, `shape` as a tensor), beside the other operand `y` (labels b)."""
+def _gradient(
+    x: Tensor,
+    y: Tensor | None,
+    a: tuple[str, ...],
+    b: tuple[str, ...],
+    output: tuple[str, ...],
+    dy: Tensor,
+    shape: Tensor,
+) -> Tensor:
+    """The gradient of the operand `x` (labels a, `shape` as a tensor), beside the other operand `y` (labels
+    b)."""
     if ELLIPSIS in output and ELLIPSIS not in a:
         # x has none of the axes that '...' stands for: as if it had broadcast along all of them.
         a = (*a, ELLIPSIS)
@@ -289,20 +339,25 @@ def _gradient(x: Tensor, y: Tensor | None, a: tuple[str, ...], b: tuple[str, ...
     if ELLIPSIS in b and ELLIPSIS in target or ELLIPSIS in output and ELLIPSIS in target:
         made = _sum_ellipsis(x, a, made, target, shape)
     elif ELLIPSIS in a and ELLIPSIS not in target:
-        raise ValueError(f"einsum: the gradient of '{_text([a, b], output)}', which sums over '...', is not defined: name the axes")
+        raise ValueError(
+            f"einsum: the gradient of '{_text([a, b], output)}', which sums over '...', is not defined: "
+            "name the axes"
+        )
     if target != a:
         made = _repeat(x, a, known, made, shape)
     made.set_shape(x.shape)
     return made
 
 
-def _sum_ellipsis(x: Tensor, a: tuple[str, ...], made: Tensor, target: tuple[str, ...], shape: Tensor) -> Tensor:
+def _sum_ellipsis(
+    x: Tensor, a: tuple[str, ...], made: Tensor, target: tuple[str, ...], shape: Tensor
+) -> Tensor:
     """`made`, whose '...' has the broadcast sizes, summed to the sizes that x has there."""
     at, after = target.index(ELLIPSIS), len(target) - target.index(ELLIPSIS) - 1
     x_at, x_after = a.index(ELLIPSIS), len(a) - a.index(ELLIPSIS) - 1
     x_sizes, sizes = x.shape.sizes, made.shape.sizes
     if x_sizes is not None and sizes is not None:
-        own, whole = x_sizes[x_at:len(x_sizes) - x_after], sizes[at:len(sizes) - after]
+        own, whole = x_sizes[x_at : len(x_sizes) - x_after], sizes[at : len(sizes) - after]
         if own == whole and None not in own:
             return made
 
@@ -322,7 +377,9 @@ def _sum_ellipsis(x: Tensor, a: tuple[str, ...], made: Tensor, target: tuple[str
 def _repeat(x: Tensor, a: tuple[str, ...], known: tuple[str, ...], made: Tensor, shape: Tensor) -> Tensor:
     """`made` (labels known) repeated along the labels of `a` that it lacks."""
     if ELLIPSIS in a and x.shape.rank is None:
-        raise ValueError("einsum: the gradient of an equation with '...' and a summed label needs an input of known rank")
+        raise ValueError(
+            "einsum: the gradient of an equation with '...' and a summed label needs an input of known rank"
+        )
     distinct = tuple(dict.fromkeys(a))
     width = 0 if ELLIPSIS not in a else len(x.shape.sizes) - len(a) + 1  # type: ignore[arg-type]
     where: dict[str, list[int]] = {}
@@ -340,5 +397,3 @@ def _repeat(x: Tensor, a: tuple[str, ...], known: tuple[str, ...], made: Tensor,
     if distinct == a:
         return made
     return raw.Einsum([made], equation=_text([distinct], a))
-
-

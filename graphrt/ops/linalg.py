@@ -1,4 +1,5 @@
-"""Linear systems: inverses, determinants, solutions, Cholesky factors, of the matrices in the last two dimensions.
+"""Linear systems: inverses, determinants, solutions, Cholesky factors, of the matrices in the last two
+dimensions.
 
 LAPACK does the work, through numpy.linalg; float16 is computed in float32, bfloat16 too.
 """
@@ -60,7 +61,9 @@ def turned(x: Tensor) -> Tensor:
 def product(a: Tensor, b: Tensor, adj_a: bool = False, adj_b: bool = False) -> Tensor:
     """a b, of matrices or batches of them."""
     if a.shape.rank == 2 and b.shape.rank == 2:
-        return raw.MatMul(conj(a) if adj_a else a, conj(b) if adj_b else b, transpose_a=adj_a, transpose_b=adj_b)
+        return raw.MatMul(
+            conj(a) if adj_a else a, conj(b) if adj_b else b, transpose_a=adj_a, transpose_b=adj_b
+        )
     return raw.BatchMatMulV2(a, b, adj_x=adj_a, adj_y=adj_b, name="MatMul")
 
 
@@ -75,6 +78,7 @@ class Square:
 
 def well_posed(*shape: int, dtype: Any = "float32") -> Later:
     """A sample of matrices that are far from singular: their symmetric part is positive definite."""
+
     def made() -> np.ndarray:
         drawn = normal(*shape, dtype=dtype).array(0)
         return (drawn / (2 * np.sqrt(shape[-1])) + np.eye(shape[-1], dtype=drawn.dtype)).astype(drawn.dtype)
@@ -109,8 +113,13 @@ class MatrixInverse(Square):
         inverse, of_adjoint = op.outputs[0], op.attrs["adjoint"]
         return -product(inverse, product(dy, inverse, of_adjoint, not of_adjoint), not of_adjoint)
 
-    samples = [sample(well_posed(3, 3)), sample(well_posed(2, 4, 4), adjoint=True), sample(well_posed(3, 3, dtype="complex64")),
-               sample(well_posed(3, 3, dtype="float64")), sample(np.zeros((0, 0), np.float32))]
+    samples = [
+        sample(well_posed(3, 3)),
+        sample(well_posed(2, 4, 4), adjoint=True),
+        sample(well_posed(3, 3, dtype="complex64")),
+        sample(well_posed(3, 3, dtype="float64")),
+        sample(np.zeros((0, 0), np.float32)),
+    ]
 
 
 @op("MatrixDeterminant(input: T) -> output: T", T=(half, float32, float64, *COMPLEX))
@@ -131,8 +140,12 @@ class MatrixDeterminant:
         inverse = raw.MatrixInverse(op.inputs[0], adjoint=True)
         return _scaled(dy * op.outputs[0], inverse)
 
-    samples = [sample(well_posed(3, 3)), sample(well_posed(2, 4, 4)), sample(well_posed(3, 3, dtype="complex64"), gradient=False),
-               sample(np.zeros((0, 0), np.float32), gradient=False)]
+    samples = [
+        sample(well_posed(3, 3)),
+        sample(well_posed(2, 4, 4)),
+        sample(well_posed(3, 3, dtype="complex64"), gradient=False),
+        sample(np.zeros((0, 0), np.float32), gradient=False),
+    ]
 
 
 def _scaled(factors: Tensor, matrices: Tensor) -> Tensor:
@@ -160,8 +173,12 @@ class LogMatrixDeterminant:
         inverse = raw.MatrixInverse(op.inputs[0], adjoint=True)
         return _scaled(d_log, inverse)
 
-    samples = [sample(well_posed(3, 3)), sample(Later(lambda: -well_posed(2, 3, 3).compute())), sample(well_posed(3, 3, dtype="float64")),
-               sample(np.zeros((0, 0), np.float32), gradient=False)]
+    samples = [
+        sample(well_posed(3, 3)),
+        sample(Later(lambda: -well_posed(2, 3, 3).compute())),
+        sample(well_posed(3, 3, dtype="float64")),
+        sample(np.zeros((0, 0), np.float32), gradient=False),
+    ]
 
 
 class _Solve:
@@ -183,8 +200,11 @@ class _Solve:
     def check(self, matrix: Any, rhs: Any, name: str) -> None:
         check_square(matrix, name)
         if rhs.ndim < 2 or rhs.shape[-2] != matrix.shape[-1]:
-            raise ValueError(f"{name}: matrices of shape {list(matrix.shape)} take right-hand sides with {matrix.shape[-1]} rows, not of shape "
-                             f"{list(rhs.shape)}")
+            raise ValueError(
+                f"{name}: matrices of shape {list(matrix.shape)} take right-hand sides with "
+                f"{matrix.shape[-1]} rows, not of shape "
+                f"{list(rhs.shape)}"
+            )
 
 
 @op("MatrixSolve(matrix: T, rhs: T) -> output: T", adjoint="bool = False", T=LAPACK_TYPES)
@@ -205,11 +225,20 @@ class MatrixSolve(_Solve):
         d_matrix = -product(x, d_rhs, adj_b=True) if of_adjoint else -product(d_rhs, x, adj_b=True)
         return [d_matrix, d_rhs]
 
-    samples = [sample(well_posed(3, 3), normal(3, 2)), sample(well_posed(2, 4, 4), normal(2, 4, 3), adjoint=True),
-               sample(well_posed(3, 3, dtype="complex64"), normal(3, 2, dtype="complex64")), sample(well_posed(3, 3), np.zeros((3, 0), np.float32))]
+    samples = [
+        sample(well_posed(3, 3), normal(3, 2)),
+        sample(well_posed(2, 4, 4), normal(2, 4, 3), adjoint=True),
+        sample(well_posed(3, 3, dtype="complex64"), normal(3, 2, dtype="complex64")),
+        sample(well_posed(3, 3), np.zeros((3, 0), np.float32)),
+    ]
 
 
-@op("MatrixTriangularSolve(matrix: T, rhs: T) -> output: T", lower="bool = True", adjoint="bool = False", T=(bfloat16, *LAPACK_TYPES))
+@op(
+    "MatrixTriangularSolve(matrix: T, rhs: T) -> output: T",
+    lower="bool = True",
+    adjoint="bool = False",
+    T=(bfloat16, *LAPACK_TYPES),
+)
 class MatrixTriangularSolve(_Solve):
     """x of matrix x = rhs, of the lower or upper triangle of matrix, or its adjoint; batches broadcast."""
 
@@ -218,7 +247,9 @@ class MatrixTriangularSolve(_Solve):
 
     def compute(self, k: KernelContext, matrix: Any, rhs: Any) -> Any:
         self.check(matrix, rhs, "MatrixTriangularSolve")
-        return solve_triangular(wide(matrix), wide(rhs), k.attrs["lower"], k.attrs["adjoint"]).astype(k.dtype, copy=False)
+        return solve_triangular(wide(matrix), wide(rhs), k.attrs["lower"], k.attrs["adjoint"]).astype(
+            k.dtype, copy=False
+        )
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         matrix, rhs = op.inputs
@@ -233,10 +264,19 @@ class MatrixTriangularSolve(_Solve):
         axes = raw.BroadcastGradientArgs(*(raw.StridedSlice(s, [0], [-2], [1], begin_mask=1) for s in shapes))
         return [raw.Reshape(raw.Sum(d, r), s) for d, r, s in zip((d_matrix, d_rhs), axes, shapes)]
 
-    samples = [sample(well_posed(3, 3), normal(3, 2)), sample(well_posed(2, 4, 4), normal(2, 4, 3), lower=False),
-               sample(well_posed(3, 3), normal(3, 2), adjoint=True), sample(well_posed(3, 3), normal(2, 3, 2), lower=False, adjoint=True, why="batches broadcast"),
-               sample(well_posed(3, 3, dtype="complex64"), normal(3, 2, dtype="complex64"), adjoint=True),
-               sample(well_posed(70, 70, dtype="float64"), normal(70, 3, dtype="float64"), gradient=False, why="more than one block")]
+    samples = [
+        sample(well_posed(3, 3), normal(3, 2)),
+        sample(well_posed(2, 4, 4), normal(2, 4, 3), lower=False),
+        sample(well_posed(3, 3), normal(3, 2), adjoint=True),
+        sample(well_posed(3, 3), normal(2, 3, 2), lower=False, adjoint=True, why="batches broadcast"),
+        sample(well_posed(3, 3, dtype="complex64"), normal(3, 2, dtype="complex64"), adjoint=True),
+        sample(
+            well_posed(70, 70, dtype="float64"),
+            normal(70, 3, dtype="float64"),
+            gradient=False,
+            why="more than one block",
+        ),
+    ]
 
 
 # Rows that are solved at once: larger blocks waste work on the zeros, smaller ones make more calls.
@@ -244,7 +284,8 @@ _BLOCK = 32
 
 
 def solve_triangular(matrix: Any, rhs: Any, lower: bool = True, of_adjoint: bool = False) -> Any:
-    """x of matrix x = rhs by blocked substitution, of the matrix's lower or upper triangle (or that triangle's adjoint)."""
+    """x of matrix x = rhs by blocked substitution, of the matrix's lower or upper triangle (or that
+    triangle's adjoint)."""
     a = np.tril(matrix) if lower else np.triu(matrix)
     if of_adjoint:
         a, lower = adjoint(a), not lower
@@ -253,7 +294,10 @@ def solve_triangular(matrix: Any, rhs: Any, lower: bool = True, of_adjoint: bool
     x = np.array(np.broadcast_to(rhs, (*batch, *rhs.shape[-2:])), np.result_type(a, rhs))
     starts = range(0, n, _BLOCK)
     for start in starts if lower else reversed(starts):
-        block, done = slice(start, min(start + _BLOCK, n)), slice(0, start) if lower else slice(start + _BLOCK, n)
+        block, done = (
+            slice(start, min(start + _BLOCK, n)),
+            slice(0, start) if lower else slice(start + _BLOCK, n),
+        )
         rest = x[..., block, :]
         if done.start < done.stop:
             rest = rest - a[..., block, done] @ x[..., done, :]
@@ -274,14 +318,18 @@ def _substitute(a: Any, rhs: Any, lower: bool) -> Any:
 
 @op("Cholesky(input: T) -> output: T", T=(float64, float32, half, *COMPLEX))
 class Cholesky(Square):
-    """The lower triangles L of L L^H = input, of positive definite matrices, of which the lower triangle is read."""
+    """The lower triangles L of L L^H = input, of positive definite matrices, of which the lower triangle is
+    read."""
 
     def compute(self, k: KernelContext, input: Any) -> Any:
         check_square(input, "Cholesky")
         try:
             return np.linalg.cholesky(wide(input)).astype(k.dtype, copy=False)
         except np.linalg.LinAlgError:
-            raise ValueError("Cholesky decomposition was not successful. The input might not be valid: it must be positive definite.") from None
+            raise ValueError(
+                "Cholesky decomposition was not successful. The input might not be valid: it must be "
+                "positive definite."
+            ) from None
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         # dA = L^-H phi(L^H dL) L^-1, made Hermitian; phi keeps the lower triangle, with half the diagonal.
@@ -293,8 +341,20 @@ class Cholesky(Square):
         made = turned(raw.MatrixTriangularSolve(factor, turned(left), adjoint=True))
         return (made + turned(made)) * 0.5
 
-    samples = [*(sample(positive_definite(*shape, dtype=d), numeric=False, why="the gradient is of the symmetric part")
-                 for shape, d in (((3, 3), "float32"), ((2, 4, 4), "float32"), ((3, 3), "complex64"), ((3, 3), "float64"))), sample(np.zeros((0, 0), np.float32), gradient=False)]
+    samples = [
+        *(
+            sample(
+                positive_definite(*shape, dtype=d), numeric=False, why="the gradient is of the symmetric part"
+            )
+            for shape, d in (
+                ((3, 3), "float32"),
+                ((2, 4, 4), "float32"),
+                ((3, 3), "complex64"),
+                ((3, 3), "float64"),
+            )
+        ),
+        sample(np.zeros((0, 0), np.float32), gradient=False),
+    ]
 
 
 @op("CholeskyGrad(l: T, grad: T) -> output: T", T=(half, float32, float64))
@@ -303,29 +363,41 @@ class CholeskyGrad:
 
     cpu_only = True
 
-    def shape(self, s: ShapeContext, l: TensorShape, grad: TensorShape) -> TensorShape:
-        return square(l.merge_with(grad))
+    def shape(self, s: ShapeContext, factor: TensorShape, grad: TensorShape) -> TensorShape:
+        return square(factor.merge_with(grad))
 
-    def compute(self, k: KernelContext, l: Any, grad: Any) -> Any:
-        factor = wide(l)
+    def compute(self, k: KernelContext, factor: Any, grad: Any) -> Any:
+        factor = wide(factor)
         middle = np.tril(adjoint(factor) @ wide(grad))
-        n = np.arange(l.shape[-1])
+        n = np.arange(factor.shape[-1])
         middle[..., n, n] *= 0.5
         left = solve_triangular(factor, middle, True, True)
         made = adjoint(solve_triangular(factor, adjoint(left), True, True))
         return ((made + adjoint(made)) * made.dtype.type(0.5)).astype(k.dtype, copy=False)
 
-    samples = [sample(Later(lambda: np.linalg.cholesky(positive_definite_array(3, 3))), normal(3, 3)),
-               sample(Later(lambda: np.linalg.cholesky(positive_definite_array(2, 4, 4, dtype="float64"))), normal(2, 4, 4, dtype="float64"))]
+    samples = [
+        sample(Later(lambda: np.linalg.cholesky(positive_definite_array(3, 3))), normal(3, 3)),
+        sample(
+            Later(lambda: np.linalg.cholesky(positive_definite_array(2, 4, 4, dtype="float64"))),
+            normal(2, 4, 4, dtype="float64"),
+        ),
+    ]
 
 
-@op("MatrixSolveLs(matrix: T, rhs: T, l2_regularizer: double) -> output: T", T=LAPACK_TYPES, fast="bool = True")
+@op(
+    "MatrixSolveLs(matrix: T, rhs: T, l2_regularizer: double) -> output: T",
+    T=LAPACK_TYPES,
+    fast="bool = True",
+)
 class MatrixSolveLs:
-    """x of least |matrix x - rhs|^2 + l2_regularizer |x|^2: by normal equations, or (not fast) by singular values."""
+    """x of least |matrix x - rhs|^2 + l2_regularizer |x|^2: by normal equations, or (not fast) by singular
+    values."""
 
     cpu_only = True
 
-    def shape(self, s: ShapeContext, matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape
+    ) -> TensorShape:
         l2_regularizer.with_rank(0)
         matrix, rhs = matrix.with_rank_at_least(2), rhs.with_rank_at_least(2)
         if matrix.sizes is None or rhs.sizes is None:
@@ -336,26 +408,42 @@ class MatrixSolveLs:
 
     def compute(self, k: KernelContext, matrix: Any, rhs: Any, l2_regularizer: Any) -> Any:
         if matrix.ndim < 2 or rhs.ndim < 2 or matrix.shape[-2] != rhs.shape[-2]:
-            raise ValueError(f"MatrixSolveLs: matrices of shape {list(matrix.shape)} do not fit right-hand sides of shape {list(rhs.shape)}")
+            raise ValueError(
+                f"MatrixSolveLs: matrices of shape {list(matrix.shape)} do not fit right-hand sides of "
+                f"shape {list(rhs.shape)}"
+            )
         a, b = wide(matrix), wide(rhs)
         if not k.attrs["fast"]:
             return (np.linalg.pinv(a) @ b).astype(k.dtype, copy=False)
         rows, columns = a.shape[-2:]
         n = min(rows, columns)
-        gram = (adjoint(a) @ a if rows >= columns else a @ adjoint(a)) + np.eye(n, dtype=a.dtype) * a.dtype.type(l2_regularizer)
+        gram = (adjoint(a) @ a if rows >= columns else a @ adjoint(a)) + np.eye(
+            n, dtype=a.dtype
+        ) * a.dtype.type(l2_regularizer)
         try:
-            made = np.linalg.solve(gram, adjoint(a) @ b) if rows >= columns else adjoint(a) @ np.linalg.solve(gram, b)
+            made = (
+                np.linalg.solve(gram, adjoint(a) @ b)
+                if rows >= columns
+                else adjoint(a) @ np.linalg.solve(gram, b)
+            )
         except np.linalg.LinAlgError:
-            raise ValueError("MatrixSolveLs: the normal equations are singular: give an l2_regularizer above 0, or fast=False") from None
+            raise ValueError(
+                "MatrixSolveLs: the normal equations are singular: give an l2_regularizer above 0, or "
+                "fast=False"
+            ) from None
         return made.astype(k.dtype, copy=False)
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         a, b, l2 = op.inputs
         if not op.attrs["fast"]:
             raise ValueError("MatrixSolveLs: the gradient is defined for fast=True")
-        rows, columns = a.shape.with_rank_at_least(2).sizes[-2:] if a.shape.sizes is not None else (None, None)
+        rows, columns = (
+            a.shape.with_rank_at_least(2).sizes[-2:] if a.shape.sizes is not None else (None, None)
+        )
         if rows is None or columns is None:
-            raise ValueError(f"MatrixSolveLs: the gradient needs matrices whose sizes are known, not shape {a.shape}")
+            raise ValueError(
+                f"MatrixSolveLs: the gradient needs matrices whose sizes are known, not shape {a.shape}"
+            )
         tall = rows >= columns
         gram = product(a, a, adj_a=True) if tall else product(a, a, adj_b=True)
         gram = raw.MatrixSetDiag(gram, raw.MatrixDiagPart(gram) + cast_to(l2, a.dtype.base_dtype))
@@ -369,8 +457,9 @@ class MatrixSolveLs:
         left = dy - product(a, d_rhs, adj_a=True)
         return [product(w, left, adj_b=True) - product(d_rhs, product(w, a, adj_a=True)), d_rhs, None]
 
-    samples = [sample(normal(5, 3), normal(5, 2), np.float64(0.1), rtol=1e-4), sample(normal(2, 3, 5), normal(2, 3, 2), np.float64(0.2), rtol=1e-4),
-               sample(normal(5, 3, dtype="float64"), normal(5, 2, dtype="float64"), np.float64(0.0), rtol=1e-9),
-               sample(normal(5, 3), normal(5, 2), np.float64(0.0), fast=False, gradient=False, rtol=1e-4)]
-
-
+    samples = [
+        sample(normal(5, 3), normal(5, 2), np.float64(0.1), rtol=1e-4),
+        sample(normal(2, 3, 5), normal(2, 3, 2), np.float64(0.2), rtol=1e-4),
+        sample(normal(5, 3, dtype="float64"), normal(5, 2, dtype="float64"), np.float64(0.0), rtol=1e-9),
+        sample(normal(5, 3), normal(5, 2), np.float64(0.0), fast=False, gradient=False, rtol=1e-4),
+    ]

@@ -31,19 +31,34 @@ from graphrt.ops.array_nodes import zeros_of
 from graphrt.ops.broadcasting import conj, none_broadcasts, shape_of, sum_to_shapes, unbroadcast
 from graphrt.ops.elementwise import Elementwise
 
-_PAIRS = [sample(normal(3, 4), normal(3, 4)), sample(normal(3, 4), normal(4), why="broadcasts"),
-          sample(normal(2, 1, 3), normal(4, 1)), sample(normal(), normal(5)), sample(empty(0, 3), normal(3)),
-          sample(normal(), normal()), sample(ints(4), ints(4)), sample(normal(3, dtype="complex64"), normal(2, 3, dtype="complex64")),
-          sample(normal(3, 4, dtype="bfloat16"), normal(4, dtype="bfloat16"), gradient=False),
-          sample(normal(3, 4, dtype="half"), normal(4, dtype="half"), gradient=False)]
+_PAIRS = [
+    sample(normal(3, 4), normal(3, 4)),
+    sample(normal(3, 4), normal(4), why="broadcasts"),
+    sample(normal(2, 1, 3), normal(4, 1)),
+    sample(normal(), normal(5)),
+    sample(empty(0, 3), normal(3)),
+    sample(normal(), normal()),
+    sample(ints(4), ints(4)),
+    sample(normal(3, dtype="complex64"), normal(2, 3, dtype="complex64")),
+    sample(normal(3, 4, dtype="bfloat16"), normal(4, dtype="bfloat16"), gradient=False),
+    sample(normal(3, 4, dtype="half"), normal(4, dtype="half"), gradient=False),
+]
 
-_QUOTIENTS = [sample(normal(3, 4), positive(4)), sample(normal(2, 1, 3), positive(4, 1)), sample(normal(), positive(5)),
-              sample(empty(0, 3), positive(3)), sample(normal(3, dtype="complex128"), positive(3, dtype="complex128")),
-              sample(normal(4, dtype="half"), positive(4, dtype="half"), gradient=False),
-              sample(normal(4, dtype="bfloat16"), positive(4, dtype="bfloat16"), gradient=False)]
+_QUOTIENTS = [
+    sample(normal(3, 4), positive(4)),
+    sample(normal(2, 1, 3), positive(4, 1)),
+    sample(normal(), positive(5)),
+    sample(empty(0, 3), positive(3)),
+    sample(normal(3, dtype="complex128"), positive(3, dtype="complex128")),
+    sample(normal(4, dtype="half"), positive(4, dtype="half"), gradient=False),
+    sample(normal(4, dtype="bfloat16"), positive(4, dtype="bfloat16"), gradient=False),
+]
 _BY_ZERO = sample(np.array([1, -1, 0], np.float32), np.float32(0), why="inf, -inf, nan", gradient=False)
-_WHOLE = [sample(ints(6, low=-9), ints(6, low=1)), sample(ints(3, 1, low=-9), np.array([-4, 3], np.int32)),
-          sample(ints(5, dtype="uint8"), ints(5, low=1, dtype="uint8"))]
+_WHOLE = [
+    sample(ints(6, low=-9), ints(6, low=1)),
+    sample(ints(3, 1, low=-9), np.array([-4, 3], np.int32)),
+    sample(ints(5, dtype="uint8"), ints(5, low=1, dtype="uint8")),
+]
 _ARITHMETIC = (*FLOATS, *INTEGERS, *COMPLEX)
 
 
@@ -110,8 +125,11 @@ class RealDiv(Elementwise):
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         if k.output_dtypes[0].is_integer:
-            raise ValueError(f"RealDiv divides floating and complex numbers, not {k.output_dtypes[0].name}: use tf.truediv "
-                             "(which casts) or tf.floordiv")
+            raise ValueError(
+                f"RealDiv divides floating and complex numbers, not {k.output_dtypes[0].name}: use "
+                "tf.truediv "
+                "(which casts) or tf.floordiv"
+            )
         return super().bind(k)
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
@@ -126,7 +144,8 @@ def _nonzero_divisor(x: Any, y: Any) -> None:
 
 
 class _Division(Elementwise):
-    """Base of divisions that integers take too: their divisor is checked, as no machine number stands for x / 0."""
+    """Base of divisions that integers take too: their divisor is checked, as no machine number stands for x
+    / 0."""
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         divide = super().bind(k)
@@ -136,6 +155,7 @@ class _Division(Elementwise):
         def of_integers(x: Any, y: Any, out: Any = None) -> Any:
             _nonzero_divisor(x, y)
             return divide(x, y, out)
+
         return of_integers
 
 
@@ -157,7 +177,8 @@ class Div(_Division):
 
 
 def truncated_quotient(dtype: Any) -> str:
-    """The expression of integer division toward zero. NumPy's `//` goes to the lower neighbour where signs differ."""
+    """The expression of integer division toward zero. NumPy's `//` goes to the lower neighbour where signs
+    differ."""
     if dtype.is_unsigned:
         return "x // y"
     return "(x - fmod(x, y)) // y"
@@ -190,8 +211,14 @@ class FloorDiv(_Division):
     def gradient(self, op: Any, dz: Tensor) -> list[None]:
         return [None, None]
 
-    samples = [*_WHOLE, sample(normal(3, 5) * 5, positive(5)), _BY_ZERO,
-               sample(np.array([1.0], np.float32), np.array([0.1], np.float32), why="the floor of the rounded quotient")]
+    samples = [
+        *_WHOLE,
+        sample(normal(3, 5) * 5, positive(5)),
+        _BY_ZERO,
+        sample(
+            np.array([1.0], np.float32), np.array([0.1], np.float32), why="the floor of the rounded quotient"
+        ),
+    ]
 
 
 @op("FloorMod(x: T, y: T) -> z: T", T=(*INTEGERS, *FLOATS))
@@ -204,14 +231,22 @@ class FloorMod(_Division):
         x, y = op.inputs
         return unbroadcast(x, y, dz, dz * -raw.FloorDiv(x, y))
 
-    samples = [*_WHOLE, sample(normal(3, 5) * 5, positive(5)), sample(np.float32([5.5, -5.5]), np.float32(-2.0))]
+    samples = [
+        *_WHOLE,
+        sample(normal(3, 5) * 5, positive(5)),
+        sample(np.float32([5.5, -5.5]), np.float32(-2.0)),
+    ]
 
 
 class _Remainder(_Division):
     """Base of the two names of C's remainder."""
 
     expression = "fmod(x, y)"
-    samples = [*_WHOLE, sample(normal(3, 5) * 5, positive(5)), sample(np.float32([5.5, -5.5]), np.float32(-2.0))]
+    samples = [
+        *_WHOLE,
+        sample(normal(3, 5) * 5, positive(5)),
+        sample(np.float32([5.5, -5.5]), np.float32(-2.0)),
+    ]
 
 
 @op("Mod(x: T, y: T) -> z: T", T=(int32, int64, half, half, bfloat16, float32, float64))
@@ -249,7 +284,11 @@ class DivNoNan(Elementwise):
 
         return unbroadcast(x, y, divide(dz, y_), dz * divide(divide(-x_, y_), y_))
 
-    samples = [*_QUOTIENTS, sample(_ANYTHING, _ZEROS, gradient=False), sample(np.float32(np.nan), np.float32(0), gradient=False)]
+    samples = [
+        *_QUOTIENTS,
+        sample(_ANYTHING, _ZEROS, gradient=False),
+        sample(np.float32(np.nan), np.float32(0), gradient=False),
+    ]
 
 
 @op("MulNoNan(x: T, y: T) -> z: T", T=(*FLOATS, *COMPLEX))
@@ -263,7 +302,11 @@ class MulNoNan(Elementwise):
         gx, gy = raw.MulNoNan(dz, y), raw.MulNoNan(x, dz)
         return [gx, gy] if none_broadcasts(x, y, dz) else unbroadcast(x, y, gx, gy)
 
-    samples = [*_QUOTIENTS[:4], sample(_ANYTHING, _ZEROS, gradient=False), sample(np.float32(np.nan), np.float32(0), gradient=False)]
+    samples = [
+        *_QUOTIENTS[:4],
+        sample(_ANYTHING, _ZEROS, gradient=False),
+        sample(np.float32(np.nan), np.float32(0), gradient=False),
+    ]
 
 
 @op("Pow(x: T, y: T) -> z: T", T=(bfloat16, float32, half, float64, int8, int16, int32, int64, *COMPLEX))
@@ -279,8 +322,11 @@ class Pow(Elementwise):
 
         def of_integers(x: Any, y: Any, out: Any = None) -> Any:
             if (y < 0).any():
-                raise ValueError("Integers to negative integer powers are not allowed: cast the base to a floating dtype")
+                raise ValueError(
+                    "Integers to negative integer powers are not allowed: cast the base to a floating dtype"
+                )
             return power(x, y, out)
+
         return of_integers
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
@@ -294,11 +340,16 @@ class Pow(Elementwise):
         log = raw.Select(has_log, raw.Log(safe), zeros_of(x))
         return unbroadcast(x, y, gx, dz * conj(z) * log)
 
-    samples = [sample(positive(3, 4), normal(4)), sample(positive(2, 1), normal(3)), sample(positive(), normal()),
-               sample(ints(5, low=-3, high=4), ints(5, high=4)), sample(normal(4), np.float32(2.0), why="a negative base"),
-               sample(np.float32([0.0, 0.0, 2.0]), np.float32([2.0, 1.0, 0.0]), why="a base of 0"),
-               sample(positive(3, dtype="complex64"), normal(3, dtype="complex64"), rtol=1e-4),
-               sample(positive(3, dtype="half"), normal(3, dtype="half"), gradient=False)]
+    samples = [
+        sample(positive(3, 4), normal(4)),
+        sample(positive(2, 1), normal(3)),
+        sample(positive(), normal()),
+        sample(ints(5, low=-3, high=4), ints(5, high=4)),
+        sample(normal(4), np.float32(2.0), why="a negative base"),
+        sample(np.float32([0.0, 0.0, 2.0]), np.float32([2.0, 1.0, 0.0]), why="a base of 0"),
+        sample(positive(3, dtype="complex64"), normal(3, dtype="complex64"), rtol=1e-4),
+        sample(positive(3, dtype="half"), normal(3, dtype="half"), gradient=False),
+    ]
 
 
 def ones_like(x: Tensor) -> Tensor:
@@ -309,14 +360,21 @@ def ones_like(x: Tensor) -> Tensor:
 
 
 class _Extreme(Elementwise):
-    """Base of Maximum and Minimum: the gradient goes to the operand that was taken, to x where they are equal."""
+    """Base of Maximum and Minimum: the gradient goes to the operand that was taken, to x where they are
+    equal."""
 
     taken = ""
-    samples = [sample(normal(3, 4), normal(4)), sample(normal(2, 1, 3), normal(4, 1)), sample(normal(), normal(5)),
-               sample(ints(5), ints(5)), sample(empty(0, 2), normal(2)), sample(ints(4, dtype="uint8"), ints(4, dtype="uint8")),
-               sample(np.float32([1, 2]), np.float32([1, 3]), numeric=False, why="equal: the gradient is x's"),
-               sample(np.float32([np.nan, 1.0]), np.float32([1.0, np.nan]), gradient=False),
-               sample(normal(4, dtype="half"), normal(4, dtype="half"), gradient=False)]
+    samples = [
+        sample(normal(3, 4), normal(4)),
+        sample(normal(2, 1, 3), normal(4, 1)),
+        sample(normal(), normal(5)),
+        sample(ints(5), ints(5)),
+        sample(empty(0, 2), normal(2)),
+        sample(ints(4, dtype="uint8"), ints(4, dtype="uint8")),
+        sample(np.float32([1, 2]), np.float32([1, 3]), numeric=False, why="equal: the gradient is x's"),
+        sample(np.float32([np.nan, 1.0]), np.float32([1.0, np.nan]), gradient=False),
+        sample(normal(4, dtype="half"), normal(4, dtype="half"), gradient=False),
+    ]
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
@@ -356,15 +414,25 @@ class SquaredDifference(Elementwise):
         gx = raw.Mul(two, dz) * (x - y)
         return unbroadcast(x, y, gx, -gx)
 
-    samples = [*_PAIRS[:5], sample(ints(4), ints(4)), sample(normal(3, dtype="complex64"), normal(3, dtype="complex64")), *_PAIRS[-2:]]
+    samples = [
+        *_PAIRS[:5],
+        sample(ints(4), ints(4)),
+        sample(normal(3, dtype="complex64"), normal(3, dtype="complex64")),
+        *_PAIRS[-2:],
+    ]
 
 
 class _ZeroTimes(Elementwise):
     """Base of ops that are 0 where x is 0, whatever the other factor is."""
 
-    samples = [sample(normal(3, 4), positive(4)), sample(normal(2, 1), positive(3)), sample(_ZEROS, np.float32([0, 2, np.inf, 3])),
-               sample(normal(3, dtype="complex64"), positive(3, dtype="complex64")), sample(empty(0), positive(1)),
-               sample(normal(3, dtype="half"), positive(3, dtype="half"), gradient=False)]
+    samples = [
+        sample(normal(3, 4), positive(4)),
+        sample(normal(2, 1), positive(3)),
+        sample(_ZEROS, np.float32([0, 2, np.inf, 3])),
+        sample(normal(3, dtype="complex64"), positive(3, dtype="complex64")),
+        sample(empty(0), positive(1)),
+        sample(normal(3, dtype="half"), positive(3, dtype="half"), gradient=False),
+    ]
 
 
 def _not_zero(x: Tensor) -> Tensor:
@@ -384,7 +452,7 @@ class Xdivy(_ZeroTimes):
 
     def gradient(self, op: Any, dz: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        return sum_to_shapes(x, y, lambda: (raw.Xdivy(_not_zero(x), y), raw.Xdivy(-x, y ** 2)), dz)
+        return sum_to_shapes(x, y, lambda: (raw.Xdivy(_not_zero(x), y), raw.Xdivy(-x, y**2)), dz)
 
 
 @op("Xlogy(x: T, y: T) -> z: T", T=(half, bfloat16, float32, float64, *COMPLEX))
@@ -419,4 +487,7 @@ class NextAfter(Elementwise):
         x, y = op.inputs
         return sum_to_shapes(x, y, lambda: (raw.OnesLike(x), raw.ZerosLike(y)), dz)
 
-    samples = [sample(normal(3, 4), normal(4)), sample(np.float32([0, 0]), np.float32([1, -1]), gradient=False)]
+    samples = [
+        sample(normal(3, 4), normal(4)),
+        sample(np.float32([0, 0]), np.float32([1, -1]), gradient=False),
+    ]

@@ -1,4 +1,5 @@
-"""Elementwise functions of one tensor: signs, rounding, powers, exponentials. Their gradients' own ops are in unary_grads.py."""
+"""Elementwise functions of one tensor: signs, rounding, powers, exponentials. Their gradients' own ops are
+in unary_grads.py."""
 
 from __future__ import annotations
 
@@ -28,8 +29,13 @@ def narrow(draw: Any) -> list[Any]:
 
 def smooth(draw: Any) -> list[Any]:
     """Samples of a function that is smooth on `draw`: a matrix, a scalar, nothing, other dtypes."""
-    return [sample(draw), sample(np.float32(draw.array(0).ravel()[0])), sample(empty(0, 2)), sample(draw.of("float64")),
-            *narrow(draw)]
+    return [
+        sample(draw),
+        sample(np.float32(draw.array(0).ravel()[0])),
+        sample(empty(0, 2)),
+        sample(draw.of("float64")),
+        *narrow(draw),
+    ]
 
 
 @op("Neg(x: T) -> y: T", T=(*FLOATS, *SIGNED, *COMPLEX))
@@ -99,8 +105,14 @@ class Rint(_Rounding):
     """The nearest integer, the even one of two."""
 
     expression = "rint(x)"
-    samples = [sample(normal(3, 4) * 3), sample(normal()), sample(empty(0, 2)), sample(_HALVES), sample(normal(3, dtype="float64") * 3),
-               sample(normal(3, dtype="half") * 3, tensorflow=False, why="TensorFlow's CPU has no kernel for it")]
+    samples = [
+        sample(normal(3, 4) * 3),
+        sample(normal()),
+        sample(empty(0, 2)),
+        sample(_HALVES),
+        sample(normal(3, dtype="float64") * 3),
+        sample(normal(3, dtype="half") * 3, tensorflow=False, why="TensorFlow's CPU has no kernel for it"),
+    ]
 
 
 @op("Round(x: T) -> y: T", T=(*FLOATS, *SIGNED, *COMPLEX))
@@ -113,8 +125,11 @@ class Round(_Rounding):
         # A copy: rint would make integers floating.
         return "positive(x)" if attrs["T"].is_integer else self.expression
 
-    samples = [*smooth(normal(3, 4) * 3), sample(_HALVES),
-               sample(ints(4, low=-4), tensorflow=False, why="integers stay; TensorFlow's CPU kernel makes them 0")]
+    samples = [
+        *smooth(normal(3, 4) * 3),
+        sample(_HALVES),
+        sample(ints(4, low=-4), tensorflow=False, why="integers stay; TensorFlow's CPU kernel makes them 0"),
+    ]
 
 
 @op("Square(x: T) -> y: T", T=(*FLOATS, *INTEGERS, *COMPLEX))
@@ -152,8 +167,11 @@ class Rsqrt(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.RsqrtGrad(op.outputs[0], dy)
 
-    samples = [*smooth(positive(3, 4)), sample(positive(3, dtype="complex64")),
-               sample(np.array([0.0, np.inf, -1.0], np.float32), gradient=False)]
+    samples = [
+        *smooth(positive(3, 4)),
+        sample(positive(3, dtype="complex64")),
+        sample(np.array([0.0, np.inf, -1.0], np.float32), gradient=False),
+    ]
 
 
 class _Reciprocal(Elementwise):
@@ -170,11 +188,17 @@ class _Reciprocal(Elementwise):
             if not k.xp.all(x):
                 raise ValueError(f"{k.type} of an integer 0: 1 / 0 is not a number")
             return invert(x, out)
+
         return of_integers
 
-    samples = [*smooth(positive(3, 4)), sample(positive(3, dtype="complex64")), 
-               sample(np.array([1, -1, 2, -3], np.int32), tensorflow=False, why="TensorFlow's CPU has no kernel for it"),
-               sample(SPECIAL, gradient=False)]
+    samples = [
+        *smooth(positive(3, 4)),
+        sample(positive(3, dtype="complex64")),
+        sample(
+            np.array([1, -1, 2, -3], np.int32), tensorflow=False, why="TensorFlow's CPU has no kernel for it"
+        ),
+        sample(SPECIAL, gradient=False),
+    ]
 
 
 @op("Reciprocal(x: T) -> y: T", T=(*FLOATS, *SIGNED, *COMPLEX))
@@ -206,7 +230,11 @@ class Exp(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return dy * conj(op.outputs[0])
 
-    samples = [*smooth(normal(3, 4)), sample(normal(3, dtype="complex64")), sample(np.float32([100, -100, np.inf]), gradient=False)]
+    samples = [
+        *smooth(normal(3, 4)),
+        sample(normal(3, dtype="complex64")),
+        sample(np.float32([100, -100, np.inf]), gradient=False),
+    ]
 
 
 @op("Expm1(x: T) -> y: T", T=INEXACT)
@@ -218,7 +246,11 @@ class Expm1(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return dy * raw.Exp(conj(op.inputs[0]))
 
-    samples = [*smooth(normal(3, 4)), sample(np.float32([1e-8, 1e-4, -1e-8])), sample(normal(3, dtype="complex64"))]
+    samples = [
+        *smooth(normal(3, 4)),
+        sample(np.float32([1e-8, 1e-4, -1e-8])),
+        sample(normal(3, dtype="complex64")),
+    ]
 
 
 @op("Log(x: T) -> y: T", T=INEXACT)
@@ -242,7 +274,11 @@ class Log1p(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return dy * raw.Reciprocal(1 + conj(op.inputs[0]))
 
-    samples = [*smooth(positive(3, 4)), sample(np.float32([1e-8, 1e-4, -1e-8])), sample(positive(3, dtype="complex64"))]
+    samples = [
+        *smooth(positive(3, 4)),
+        sample(np.float32([1e-8, 1e-4, -1e-8])),
+        sample(positive(3, dtype="complex64")),
+    ]
 
 
 @op("Sigmoid(x: T) -> y: T", T=INEXACT)
@@ -254,7 +290,11 @@ class Sigmoid(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.SigmoidGrad(conj(op.outputs[0]), dy)
 
-    samples = [*smooth(normal(3, 4)), sample(normal(2, dtype="complex64")), sample(np.float32([80, -80, np.inf]), gradient=False)]
+    samples = [
+        *smooth(normal(3, 4)),
+        sample(normal(2, dtype="complex64")),
+        sample(np.float32([80, -80, np.inf]), gradient=False),
+    ]
 
 
 @op("Tanh(x: T) -> y: T", T=INEXACT)
@@ -266,7 +306,11 @@ class Tanh(Elementwise):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return raw.TanhGrad(conj(op.outputs[0]), dy)
 
-    samples = [*smooth(normal(3, 4)), sample(normal(2, dtype="complex64")), sample(np.float32([20, -20, np.inf]), gradient=False)]
+    samples = [
+        *smooth(normal(3, 4)),
+        sample(normal(2, dtype="complex64")),
+        sample(np.float32([20, -20, np.inf]), gradient=False),
+    ]
 
 
 @op("IsNan(x: T) -> y: bool", T=FLOATS)

@@ -32,8 +32,14 @@ from graphrt.core.tensor import Tensor
 from graphrt.ops.broadcasting import cast_to, conj, shape_of
 
 
-@op("MatMul(a: T, b: T) -> product: T", transpose_a="bool = False", transpose_b="bool = False",
-    T=(*FLOATS, int32, int64, uint8, uint16, uint32, uint64, *COMPLEX), grad_a="bool = False", grad_b="bool = False")
+@op(
+    "MatMul(a: T, b: T) -> product: T",
+    transpose_a="bool = False",
+    transpose_b="bool = False",
+    T=(*FLOATS, int32, int64, uint8, uint16, uint32, uint64, *COMPLEX),
+    grad_a="bool = False",
+    grad_b="bool = False",
+)
 class MatMul:
     """The product of two matrices; float16 and bfloat16 are multiplied in float32."""
 
@@ -67,6 +73,7 @@ class MatMul:
                 return made
             out[...] = made
             return out
+
         return matmul
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
@@ -74,21 +81,31 @@ class MatMul:
         matmul = raw.MatMul
         turned = op.attrs["transpose_a"], op.attrs["transpose_b"]
         if turned == (False, False):
-            return [matmul(dy, b, transpose_b=True, grad_a=True), matmul(a, dy, transpose_a=True, grad_b=True)]
+            return [
+                matmul(dy, b, transpose_b=True, grad_a=True),
+                matmul(a, dy, transpose_a=True, grad_b=True),
+            ]
         if turned == (False, True):
             return [matmul(dy, b, grad_a=True), matmul(dy, a, transpose_a=True, grad_b=True)]
         if turned == (True, False):
             return [matmul(b, dy, transpose_b=True, grad_a=True), matmul(a, dy, grad_b=True)]
-        return [matmul(b, dy, transpose_a=True, transpose_b=True, grad_a=True),
-                matmul(dy, a, transpose_a=True, transpose_b=True, grad_b=True)]
+        return [
+            matmul(b, dy, transpose_a=True, transpose_b=True, grad_a=True),
+            matmul(dy, a, transpose_a=True, transpose_b=True, grad_b=True),
+        ]
 
-    samples = [sample(normal(3, 4), normal(4, 5)), sample(normal(4, 3), normal(4, 5), transpose_a=True),
-               sample(normal(3, 4), normal(5, 4), transpose_b=True),
-               sample(normal(4, 3), normal(5, 4), transpose_a=True, transpose_b=True),
-               sample(normal(3, 4, dtype="complex64"), normal(4, 2, dtype="complex64")),
-               sample(empty(3, 0), empty(0, 5), why="an empty sum is zero"), sample(empty(0, 4), normal(4, 2)),
-               sample(ints(3, 4), ints(4, 2)), sample(normal(3, 4, dtype="bfloat16"), normal(4, 5, dtype="bfloat16"), gradient=False),
-               sample(normal(3, 4, dtype="half"), normal(4, 5, dtype="half"), gradient=False)]
+    samples = [
+        sample(normal(3, 4), normal(4, 5)),
+        sample(normal(4, 3), normal(4, 5), transpose_a=True),
+        sample(normal(3, 4), normal(5, 4), transpose_b=True),
+        sample(normal(4, 3), normal(5, 4), transpose_a=True, transpose_b=True),
+        sample(normal(3, 4, dtype="complex64"), normal(4, 2, dtype="complex64")),
+        sample(empty(3, 0), empty(0, 5), why="an empty sum is zero"),
+        sample(empty(0, 4), normal(4, 2)),
+        sample(ints(3, 4), ints(4, 2)),
+        sample(normal(3, 4, dtype="bfloat16"), normal(4, 5, dtype="bfloat16"), gradient=False),
+        sample(normal(3, 4, dtype="half"), normal(4, 5, dtype="half"), gradient=False),
+    ]
 
 
 def _sides(shape: TensorShape, turned: bool) -> tuple[int | None, int | None]:
@@ -98,6 +115,7 @@ def _sides(shape: TensorShape, turned: bool) -> tuple[int | None, int | None]:
 
 def _mismatch(a: Any, b: Any, attrs: dict[str, Any]) -> Exception:
     """The error of inner sizes that differ, with a hint where a transpose would fit."""
+
     def inner(turn_a: bool, turn_b: bool) -> tuple[Any, Any]:
         return a[0] if turn_a else a[1], b[1] if turn_b else b[0]
 
@@ -132,7 +150,10 @@ class _Batched:
         m, inner = _sides(TensorShape.of(x.sizes[-2:]), s.attrs["adj_x"])
         inner_y, n = _sides(TensorShape.of(y.sizes[-2:]), s.attrs["adj_y"])
         if inner is not None and inner_y is not None and inner != inner_y:
-            raise ValueError(f"cannot multiply {list(x.sizes)} by {list(y.sizes)}: inner sizes {inner} and {inner_y} differ")
+            raise ValueError(
+                f"cannot multiply {list(x.sizes)} by {list(y.sizes)}: inner sizes {inner} and {inner_y} "
+                "differ"
+            )
         batch = TensorShape.of(x.sizes[:-2]), TensorShape.of(y.sizes[:-2])
         joined = broadcast(*batch) if self.broadcasts else batch[0].merge_with(batch[1])
         return joined.concatenate(TensorShape.of((m, n)))
@@ -146,11 +167,16 @@ class _Batched:
 
         def matmul(x: Any, y: Any, out: Any = None) -> Any:
             if x.ndim < 2 or y.ndim < 2 or (not broadcasts and x.shape[:-2] != y.shape[:-2]):
-                raise ValueError(f"{name} takes batches of matrices, not shapes {list(x.shape)} and {list(y.shape)}")
+                raise ValueError(
+                    f"{name} takes batches of matrices, not shapes {list(x.shape)} and {list(y.shape)}"
+                )
             a, b = _adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y
             if a.shape[-1] != b.shape[-2]:
-                raise ValueError(f"cannot multiply {list(x.shape)} by {list(y.shape)}: inner sizes {a.shape[-1]} and {b.shape[-2]} "
-                                 "differ")
+                raise ValueError(
+                    f"cannot multiply {list(x.shape)} by {list(y.shape)}: inner sizes {a.shape[-1]} and "
+                    f"{b.shape[-2]} "
+                    "differ"
+                )
             if same:
                 return multiply(a, b, out)
             made = multiply(a.astype(inner), b.astype(inner)).astype(dtype)
@@ -158,16 +184,22 @@ class _Batched:
                 return made
             out[...] = made
             return out
+
         return matmul
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         x, y = op.inputs
-        flags = {} if op.type == "BatchMatMul" else {"grad_x": True}, {} if op.type == "BatchMatMul" else {"grad_y": True}
+        flags = (
+            {} if op.type == "BatchMatMul" else {"grad_x": True},
+            {} if op.type == "BatchMatMul" else {"grad_y": True},
+        )
 
         def product(a: Tensor, b: Tensor, adj_a: bool, adj_b: bool, of: int) -> Tensor:
             if op.type == "BatchMatMulV3":
                 # In the widest of the three dtypes; the gradient has its operand's.
-                return raw.BatchMatMulV3(a, b, adj_x=adj_a, adj_y=adj_b, Tout=op.inputs[of].dtype.base_dtype, **flags[of])
+                return raw.BatchMatMulV3(
+                    a, b, adj_x=adj_a, adj_y=adj_b, Tout=op.inputs[of].dtype.base_dtype, **flags[of]
+                )
             return getattr(raw, op.type)(a, b, adj_x=adj_a, adj_y=adj_b, name="MatMul", **flags[of])
 
         adj_x, adj_y = op.attrs["adj_x"], op.attrs["adj_y"]
@@ -177,11 +209,18 @@ class _Batched:
             return [gx, gy]
         return _sum_batches(x, y, gx, gy)
 
-    samples = [sample(normal(2, 3, 4), normal(2, 4, 5)), sample(normal(2, 4, 3), normal(2, 4, 5), adj_x=True),
-               sample(normal(2, 3, 4), normal(2, 5, 4), adj_y=True), sample(normal(2, 4, 3), normal(2, 5, 4), adj_x=True, adj_y=True),
-               sample(normal(2, 3, 4, dtype="complex64"), normal(2, 5, 4, dtype="complex64"), adj_y=True), sample(empty(0, 3, 4), empty(0, 4, 5)),
-               sample(empty(2, 3, 0), empty(2, 0, 5)), sample(ints(2, 3, 4), ints(2, 4, 5)), sample(normal(3, 4), normal(4, 5)),
-               sample(normal(2, 3, 4, dtype="bfloat16"), normal(2, 4, 5, dtype="bfloat16"), gradient=False)]
+    samples = [
+        sample(normal(2, 3, 4), normal(2, 4, 5)),
+        sample(normal(2, 4, 3), normal(2, 4, 5), adj_x=True),
+        sample(normal(2, 3, 4), normal(2, 5, 4), adj_y=True),
+        sample(normal(2, 4, 3), normal(2, 5, 4), adj_x=True, adj_y=True),
+        sample(normal(2, 3, 4, dtype="complex64"), normal(2, 5, 4, dtype="complex64"), adj_y=True),
+        sample(empty(0, 3, 4), empty(0, 4, 5)),
+        sample(empty(2, 3, 0), empty(2, 0, 5)),
+        sample(ints(2, 3, 4), ints(2, 4, 5)),
+        sample(normal(3, 4), normal(4, 5)),
+        sample(normal(2, 3, 4, dtype="bfloat16"), normal(2, 4, 5, dtype="bfloat16"), gradient=False),
+    ]
 
 
 def _sum_batches(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor) -> list[Tensor | None]:
@@ -195,20 +234,35 @@ def _sum_batches(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor) -> list[Tensor | 
     return [raw.Reshape(raw.Sum(g, r), s) for g, r, s in zip((gx, gy), axes, shapes)]
 
 
-_BROADCAST = [sample(normal(3, 4), normal(2, 4, 5), why="batches broadcast"), sample(normal(2, 1, 3, 4), normal(5, 4, 2)),
-              sample(normal(2, 4, 3), normal(4, 5), adj_x=True)]
+_BROADCAST = [
+    sample(normal(3, 4), normal(2, 4, 5), why="batches broadcast"),
+    sample(normal(2, 1, 3, 4), normal(5, 4, 2)),
+    sample(normal(2, 4, 3), normal(4, 5), adj_x=True),
+]
 
 
-@op("BatchMatMul(x: T, y: T) -> output: T", T=(*FLOATS, int32, int64, *COMPLEX), adj_x="bool = False", adj_y="bool = False",
-    grad_x="bool = False", grad_y="bool = False")
+@op(
+    "BatchMatMul(x: T, y: T) -> output: T",
+    T=(*FLOATS, int32, int64, *COMPLEX),
+    adj_x="bool = False",
+    adj_y="bool = False",
+    grad_x="bool = False",
+    grad_y="bool = False",
+)
 class BatchMatMul(_Batched):
     """Products of two batches of matrices of the same leading dimensions."""
 
     broadcasts = False
 
 
-@op("BatchMatMulV2(x: T, y: T) -> output: T", T=(*FLOATS, int16, int32, int64, uint8, uint16, uint32, uint64, *COMPLEX),
-    adj_x="bool = False", adj_y="bool = False", grad_x="bool = False", grad_y="bool = False")
+@op(
+    "BatchMatMulV2(x: T, y: T) -> output: T",
+    T=(*FLOATS, int16, int32, int64, uint8, uint16, uint32, uint64, *COMPLEX),
+    adj_x="bool = False",
+    adj_y="bool = False",
+    grad_x="bool = False",
+    grad_y="bool = False",
+)
 class BatchMatMulV2(_Batched):
     """Products of two batches of matrices; their leading dimensions broadcast."""
 
@@ -218,21 +272,45 @@ class BatchMatMulV2(_Batched):
 _V3_TYPES = (*FLOATS, uint8, int8, int16, int32, int64, *COMPLEX)
 
 
-@op("BatchMatMulV3(x: Ta, y: Tb) -> output: Tout", Ta=_V3_TYPES, Tb=_V3_TYPES, Tout=(*FLOATS, int16, int32, int64, *COMPLEX),
-    adj_x="bool = False", adj_y="bool = False", grad_x="bool = False", grad_y="bool = False")
+@op(
+    "BatchMatMulV3(x: Ta, y: Tb) -> output: Tout",
+    Ta=_V3_TYPES,
+    Tb=_V3_TYPES,
+    Tout=(*FLOATS, int16, int32, int64, *COMPLEX),
+    adj_x="bool = False",
+    adj_y="bool = False",
+    grad_x="bool = False",
+    grad_y="bool = False",
+)
 class BatchMatMulV3(_Batched):
     """Products of two batches of matrices, given in another dtype; their leading dimensions broadcast."""
 
-    samples = [sample(normal(2, 3, 4), normal(2, 4, 5), Tout="float32", numeric=False),
-               sample(normal(3, 4), normal(2, 5, 4), adj_y=True, Tout="float32", numeric=False, why="the product is narrower than the operands"),
-               sample(ints(2, 3, 4, dtype="int8"), ints(2, 4, 5, dtype="int8"), Tout="int32")]
+    samples = [
+        sample(normal(2, 3, 4), normal(2, 4, 5), Tout="float32", numeric=False),
+        sample(
+            normal(3, 4),
+            normal(2, 5, 4),
+            adj_y=True,
+            Tout="float32",
+            numeric=False,
+            why="the product is narrower than the operands",
+        ),
+        sample(ints(2, 3, 4, dtype="int8"), ints(2, 4, 5, dtype="int8"), Tout="int32"),
+    ]
 
 
-@op("SparseMatMul(a: Ta, b: Tb) -> product: float", transpose_a="bool = False", transpose_b="bool = False",
-    a_is_sparse="bool = False", b_is_sparse="bool = False", Ta="type in {float,bfloat16} = float",
-    Tb="type in {float,bfloat16} = float")
+@op(
+    "SparseMatMul(a: Ta, b: Tb) -> product: float",
+    transpose_a="bool = False",
+    transpose_b="bool = False",
+    a_is_sparse="bool = False",
+    b_is_sparse="bool = False",
+    Ta="type in {float,bfloat16} = float",
+    Tb="type in {float,bfloat16} = float",
+)
 class SparseMatMul:
-    """The float32 product of two matrices that may hold many zeros; `a_is_sparse` and `b_is_sparse` are hints."""
+    """The float32 product of two matrices that may hold many zeros; `a_is_sparse` and `b_is_sparse` are
+    hints."""
 
     writes_out = True
 
@@ -240,13 +318,19 @@ class SparseMatMul:
         return MatMul.impl.shape(s, a, b)
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
-        transpose_a, transpose_b, attrs, multiply = k.attrs["transpose_a"], k.attrs["transpose_b"], k.attrs, k.xp.matmul
+        transpose_a, transpose_b, attrs, multiply = (
+            k.attrs["transpose_a"],
+            k.attrs["transpose_b"],
+            k.attrs,
+            k.xp.matmul,
+        )
 
         def matmul(a: Any, b: Any, out: Any = None) -> Any:
             x, y = a.T if transpose_a else a, b.T if transpose_b else b
             if a.ndim != 2 or b.ndim != 2 or x.shape[1] != y.shape[0]:
                 raise _mismatch(a.shape, b.shape, attrs)
             return multiply(x.astype(np.float32, copy=False), y.astype(np.float32, copy=False), out)
+
         return matmul
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
@@ -254,7 +338,9 @@ class SparseMatMul:
         sparse = {a: op.attrs["a_is_sparse"], b: op.attrs["b_is_sparse"], dy: dy.op.type == "ReluGrad"}
 
         def product(x: Tensor, y: Tensor, turn_x: bool, turn_y: bool, of: Tensor) -> Tensor:
-            made = raw.SparseMatMul(x, y, transpose_a=turn_x, transpose_b=turn_y, a_is_sparse=sparse[x], b_is_sparse=sparse[y])
+            made = raw.SparseMatMul(
+                x, y, transpose_a=turn_x, transpose_b=turn_y, a_is_sparse=sparse[x], b_is_sparse=sparse[y]
+            )
             return cast_to(made, of.dtype.base_dtype)
 
         turn_a, turn_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
@@ -262,9 +348,13 @@ class SparseMatMul:
         gb = product(dy, a, True, turn_a, b) if turn_b else product(a, dy, not turn_a, False, b)
         return [ga, gb]
 
-    samples = [sample(normal(3, 4), normal(4, 5), a_is_sparse=True), sample(normal(4, 3), normal(4, 5), transpose_a=True, b_is_sparse=True),
-               sample(normal(3, 4), normal(5, 4), transpose_b=True), sample(normal(4, 3), normal(5, 4), transpose_a=True, transpose_b=True),
-               sample(normal(3, 4, dtype="bfloat16"), normal(4, 5), gradient=False)]
+    samples = [
+        sample(normal(3, 4), normal(4, 5), a_is_sparse=True),
+        sample(normal(4, 3), normal(4, 5), transpose_a=True, b_is_sparse=True),
+        sample(normal(3, 4), normal(5, 4), transpose_b=True),
+        sample(normal(4, 3), normal(5, 4), transpose_a=True, transpose_b=True),
+        sample(normal(3, 4, dtype="bfloat16"), normal(4, 5), gradient=False),
+    ]
 
 
 @op("Cross(a: T, b: T) -> product: T", T=REAL)
@@ -279,16 +369,22 @@ class Cross:
 
     def compute(self, k: KernelContext, a: Any, b: Any) -> Any:
         if a.shape != b.shape or a.shape[-1:] != (3,):
-            raise ValueError(f"Cross takes two tensors of one shape [..., 3], not {list(a.shape)} and {list(b.shape)}")
+            raise ValueError(
+                f"Cross takes two tensors of one shape [..., 3], not {list(a.shape)} and {list(b.shape)}"
+            )
         made = k.xp.empty(a.shape, k.dtype)
         for i in range(3):
-            j, l = (i + 1) % 3, (i + 2) % 3
-            made[..., i] = a[..., j] * b[..., l] - a[..., l] * b[..., j]
+            j, m = (i + 1) % 3, (i + 2) % 3
+            made[..., i] = a[..., j] * b[..., m] - a[..., m] * b[..., j]
         return made
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
         a, b = op.inputs
         return [raw.Cross(b, dy), raw.Cross(dy, a)]
 
-    samples = [sample(normal(3), normal(3)), sample(normal(2, 4, 3), normal(2, 4, 3)), sample(ints(2, 3), ints(2, 3)),
-               sample(empty(0, 3), empty(0, 3))]
+    samples = [
+        sample(normal(3), normal(3)),
+        sample(normal(2, 4, 3), normal(2, 4, 3)),
+        sample(ints(2, 3), ints(2, 3)),
+        sample(empty(0, 3), empty(0, 3)),
+    ]

@@ -34,9 +34,21 @@ from graphrt.core.tensor import SparseTensor, Tensor
 
 # What `/` computes in, by the dtype of its operands.
 TRUE_DIVISION: dict[DType, DType] = {
-    uint8: float32, int8: float32, uint16: float32, int16: float32, uint32: float64, int32: float64, uint64: float64,
-    int64: float64, half: half, bfloat16: bfloat16, float32: float32, float64: float64, complex64: complex64,
-    complex128: complex128}
+    uint8: float32,
+    int8: float32,
+    uint16: float32,
+    int16: float32,
+    uint32: float64,
+    int32: float64,
+    uint64: float64,
+    int64: float64,
+    half: half,
+    bfloat16: bfloat16,
+    float32: float32,
+    float64: float64,
+    complex64: complex64,
+    complex128: complex128,
+}
 
 
 def add(x: Tensor, y: Any, name: str | None = None) -> Tensor:
@@ -68,12 +80,16 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         y = _like(y, x)
         kind = x.dtype.base_dtype
         if y.dtype.base_dtype is not kind:
-            raise TypeError(f"`x` and `y` must have the same dtype, got {kind!r} != {y.dtype.base_dtype!r}: "
-                            f"tf.cast(y, {kind!r}) converts")
+            raise TypeError(
+                f"`x` and `y` must have the same dtype, got {kind!r} != {y.dtype.base_dtype!r}: "
+                f"tf.cast(y, {kind!r}) converts"
+            )
         divides_in = TRUE_DIVISION.get(kind)
         if divides_in is None:
-            raise TypeError(f"Invalid dtype {kind!r} in __truediv__. Expected one of "
-                            f"{', '.join(map(repr, TRUE_DIVISION))}")
+            raise TypeError(
+                f"Invalid dtype {kind!r} in __truediv__. Expected one of "
+                f"{', '.join(map(repr, TRUE_DIVISION))}"
+            )
         if divides_in is not kind:
             x, y = raw.Cast(x, DstT=divides_in), raw.Cast(y, DstT=divides_in)
         return raw.RealDiv(x, y, name=scope)
@@ -115,10 +131,12 @@ def matmul(a: Any, b: Any, name: str | None = None) -> Tensor:
 
 def logical_or_bitwise(logical: str, bitwise: str) -> Callable[..., Tensor]:
     """The logical op for bools, the bitwise op for integers."""
+
     def apply(x: Tensor, y: Any, name: str | None = None) -> Tensor:
         if x.dtype.base_dtype is bool_:
             return getattr(raw, logical)(x, y, name=name)
         return getattr(raw, bitwise)(x, y)
+
     return apply
 
 
@@ -129,7 +147,9 @@ def invert(x: Tensor, name: str | None = None) -> Tensor:
 def absolute(x: Tensor, name: str | None = None) -> Tensor:
     with name_scope(name, "Abs", [x]) as scope:
         kind = x.dtype.base_dtype
-        return raw.ComplexAbs(x, Tout=kind.real_dtype, name=scope) if kind.is_complex else raw.Abs(x, name=scope)
+        return (
+            raw.ComplexAbs(x, Tout=kind.real_dtype, name=scope) if kind.is_complex else raw.Abs(x, name=scope)
+        )
 
 
 def _like(y: Any, x: Tensor) -> Tensor:
@@ -148,9 +168,19 @@ def _xor(x: Tensor, y: Any, name: str | None = None) -> Tensor:
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
-    "add": add, "sub": subtract, "mul": multiply, "truediv": truediv, "div": div, "floordiv": floordiv, "mod": mod, "pow": power,
-    "matmul": matmul, "and": logical_or_bitwise("LogicalAnd", "BitwiseAnd"), "or": logical_or_bitwise("LogicalOr", "BitwiseOr"),
-    "xor": _xor}
+    "add": add,
+    "sub": subtract,
+    "mul": multiply,
+    "truediv": truediv,
+    "div": div,
+    "floordiv": floordiv,
+    "mod": mod,
+    "pow": power,
+    "matmul": matmul,
+    "and": logical_or_bitwise("LogicalAnd", "BitwiseAnd"),
+    "or": logical_or_bitwise("LogicalOr", "BitwiseOr"),
+    "xor": _xor,
+}
 
 
 def _forward(function: Callable[..., Any], op_name: str) -> Callable[[Any, Any], Any]:
@@ -171,6 +201,7 @@ def _forward(function: Callable[..., Any], op_name: str) -> Callable[[Any, Any],
             if made is NotImplemented:
                 raise
             return made
+
     return operator
 
 
@@ -179,12 +210,14 @@ def _reversed(function: Callable[..., Any], op_name: str) -> Callable[[Any, Any]
         with name_scope(None, op_name, [x, y]) as scope:
             x = convert_to_tensor(x, dtype=y.dtype.base_dtype, name="x")
             return function(x, y, name=scope)
+
     return operator
 
 
 def _comparison(op_name: str) -> Callable[[Any, Any], Any]:
     def operator(x: Any, y: Any) -> Any:
         return getattr(raw, op_name)(x, y)
+
     return operator
 
 
@@ -195,9 +228,9 @@ def lay_on(kind: type) -> None:
         setattr(kind, f"__r{op_name}__", _reversed(function, op_name))
     for op_name, node in (("lt", "Less"), ("le", "LessEqual"), ("gt", "Greater"), ("ge", "GreaterEqual")):
         setattr(kind, f"__{op_name}__", _comparison(node))
-    setattr(kind, "__neg__", lambda x: raw.Neg(x))
-    setattr(kind, "__abs__", lambda x: absolute(x))
-    setattr(kind, "__invert__", lambda x: invert(x))
+    kind.__neg__ = lambda x: raw.Neg(x)
+    kind.__abs__ = lambda x: absolute(x)
+    kind.__invert__ = lambda x: invert(x)
 
 
 lay_on(Tensor)

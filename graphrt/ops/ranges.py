@@ -22,20 +22,27 @@ def range_size(start: Any, limit: Any, delta: Any) -> int:
     if delta == 0:
         raise ValueError(f"Requires delta != 0: {delta}")
     if (start > limit) if delta > 0 else (start < limit):
-        raise ValueError(f"Requires start {'<=' if delta > 0 else '>='} limit when delta {'> 0' if delta > 0 else '< 0'}: {start}/{limit}")
+        raise ValueError(
+            f"Requires start {'<=' if delta > 0 else '>='} limit when delta "
+            f"{'> 0' if delta > 0 else '< 0'}: {start}/{limit}"
+        )
     if isinstance(start, int):
         return -((start - limit) // delta) if delta > 0 else -((limit - start) // -delta)
     return math.ceil(abs((limit - start) / delta))
 
 
-@op("Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx",
-    Tidx="type in {bfloat16,half,float,double,int8,int16,int32,int64,uint16,uint32,uint64} = int32")
+@op(
+    "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx",
+    Tidx="type in {bfloat16,half,float,double,int8,int16,int32,int64,uint16,uint32,uint64} = int32",
+)
 class Range:
     """start, start + delta, start + 2 delta, … up to but without limit."""
 
     host_inputs = ALL
 
-    def shape(self, s: ShapeContext, start: TensorShape, limit: TensorShape, delta: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, start: TensorShape, limit: TensorShape, delta: TensorShape
+    ) -> TensorShape:
         for given in (start, limit, delta):
             given.with_rank(0)
         known = [s.value(i) for i in range(3)]
@@ -53,9 +60,16 @@ class Range:
             return k.xp.arange(first, first + n * step, step, k.dtype)
         return (first + k.xp.arange(n, dtype="float64") * step).astype(k.dtype)
 
-    samples = [sample(0, 10, 2), sample(3, 18, 4), sample(10, 0, -3), sample(0, 0, 1), sample(np.float32(0), np.float32(1), np.float32(0.1)),
-               sample(np.int64(-3), np.int64(3), np.int64(1)), sample(np.float32(5), np.float32(1), np.float32(-1.5)),
-               sample(np.float64(0), np.float64(1), np.float64(0.25))]
+    samples = [
+        sample(0, 10, 2),
+        sample(3, 18, 4),
+        sample(10, 0, -3),
+        sample(0, 0, 1),
+        sample(np.float32(0), np.float32(1), np.float32(0.1)),
+        sample(np.int64(-3), np.int64(3), np.int64(1)),
+        sample(np.float32(5), np.float32(1), np.float32(-1.5)),
+        sample(np.float64(0), np.float64(1), np.float64(0.25)),
+    ]
 
 
 @op("LinSpace(start: T, stop: T, num: Tidx) -> output: T", T=FLOATS, Tidx="type in {int32,int64} = int32")
@@ -80,8 +94,12 @@ class LinSpace:
             raise ValueError(f"Requires num > 0: {n}")
         return k.xp.linspace(start.item(), stop.item(), n).astype(k.dtype)
 
-    samples = [sample(np.float32(10), np.float32(12), 3), sample(np.float32(-1), np.float32(1), 11), sample(np.float32(2), np.float32(5), 1),
-               sample(np.float64(1), np.float64(0), np.int64(4)), sample(np.float16(0), np.float16(1), 5, tensorflow=False,
-                                                                       why="TensorFlow's CPU has no kernel for it")]
-
-
+    samples = [
+        sample(np.float32(10), np.float32(12), 3),
+        sample(np.float32(-1), np.float32(1), 11),
+        sample(np.float32(2), np.float32(5), 1),
+        sample(np.float64(1), np.float64(0), np.int64(4)),
+        sample(
+            np.float16(0), np.float16(1), 5, tensorflow=False, why="TensorFlow's CPU has no kernel for it"
+        ),
+    ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
-from graphrt.core.dtypes import NUMBERS, QUANTIZED, REAL, bfloat16, bool_, float32, float64, half, int32
+from graphrt.core.dtypes import NUMBERS, QUANTIZED, REAL, bfloat16, half, int32
 from graphrt.core.graph import get_default_graph
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import bools, empty, ints, normal, positive, sample
@@ -19,10 +19,12 @@ from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import int_constant, ones_of, rank_of, size_of
 from graphrt.ops.broadcasting import cast_to, conj, shape_of
 from graphrt.ops.operators import floordiv
+from graphrt.ops.summation import element_count, store, summing
 
 
 def reduced(s: ShapeContext, input: TensorShape, axes: TensorShape) -> TensorShape:
-    """The shape rule of reductions: `input` without the axes that flat input 1 names, or with 1 there (keep_dims)."""
+    """The shape rule of reductions: `input` without the axes that flat input 1 names, or with 1 there
+    (keep_dims)."""
     axes.with_rank_at_most(1)
     keep = s.attrs["keep_dims"]
     if input.sizes is None:
@@ -36,7 +38,9 @@ def reduced(s: ShapeContext, input: TensorShape, axes: TensorShape) -> TensorSha
         # The axes are distinct, so their number tells the rank of what is left.
         return UNKNOWN if n is None else unknown(rank - n) if n <= rank else UNKNOWN
     gone = set(normal_axes(named, rank, s.op_def.name))
-    return TensorShape.of(tuple([1 if i in gone else d for i, d in enumerate(input.sizes) if keep or i not in gone]))
+    return TensorShape.of(
+        tuple([1 if i in gone else d for i, d in enumerate(input.sizes) if keep or i not in gone])
+    )
 
 
 def normal_axes(axes: Any, rank: int, op_name: str) -> tuple[int, ...]:
@@ -48,13 +52,20 @@ def normal_axes(axes: Any, rank: int, op_name: str) -> tuple[int, ...]:
     made = []
     for axis in axes.ravel().tolist():
         if not -rank <= axis < rank:
-            raise ValueError(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)): {op_name} takes axes from "
-                             f"{-rank} to {rank - 1}" if rank else
-                             f"Invalid reduction dimension ({axis} for input with 0 dimension(s)): {op_name} of a scalar takes no "
-                             "axis")
+            raise ValueError(
+                f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)): {op_name} takes "
+                "axes from "
+                f"{-rank} to {rank - 1}"
+                if rank
+                else f"Invalid reduction dimension ({axis} for input with 0 dimension(s)): {op_name} of a "
+                "scalar takes no "
+                "axis"
+            )
         made.append(axis + rank if axis < 0 else axis)
     if len(set(made)) != len(made):
-        raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axes.ravel().tolist()}")
+        raise ValueError(
+            f"Invalid reduction arguments: Axes contains duplicate dimension: {axes.ravel().tolist()}"
+        )
     return tuple(made)
 
 
@@ -70,76 +81,13 @@ def axes_reader(op_name: str) -> Callable[[Any, int], tuple[int, ...]]:
             if len(seen) < 64:
                 seen[key] = made
         return made
+
     return read
 
 
-# Rows that are added up at once by `_sum_rows`.
-_ROWS = 256
-
-
-def _sum_rows(xp: Any, x: Any, rows: int) -> Any:
-    """The sum of `x` over its leading axes, of `rows` elements together, as a flat array.
-
-    A product with ones adds many rows up several times faster than a reduction, and in blocks: NumPy's adds one row after the
-    other, whose error grows with their number.
-    """
-    rest = x.size // rows
-    blocks = rows // _ROWS
-    x = x.reshape(rows, rest)
-    parts = xp.matmul(xp.ones((1, _ROWS), x.dtype), x[:blocks * _ROWS].reshape(blocks, _ROWS, rest))
-    made = xp.add.reduce(parts.reshape(blocks, rest), 0)
-    if blocks * _ROWS < rows:
-        made += xp.add.reduce(x[blocks * _ROWS:], 0)
-    return made
-
-
-# Elements of one product: above about 9,000 OpenBLAS wakes its threads, which costs more than it saves here.
-_PIECE = 8192
-
-
-def _sum_columns(xp: Any, x: Any, rows: int) -> Any:
-    """The sum of `x` over its trailing axes, for each of `rows` leading elements, as a flat array: products with ones, which
-    for short rows are several times faster than a reduction."""
-    n = x.size // rows
-    x, ones = x.reshape(rows, n), xp.ones(n, x.dtype)
-    block = _PIECE // n
-    if rows <= block:
-        return xp.matmul(x, ones)
-    made = xp.empty(rows, x.dtype)
-    whole = rows // block * block
-    xp.matmul(x[:whole].reshape(-1, block, n), ones, out=made[:whole].reshape(-1, block))
-    if whole < rows:
-        xp.matmul(x[whole:], ones, out=made[whole:])
-    return made
-
-
-def summing(k: KernelContext) -> Callable[..., Any]:
-    """A function (x, axes, out) that sums in the first output's dtype; `axes` are normal."""
-    xp, dtype, keep = k.xp, k.dtype, k.attrs["keep_dims"]
-    reduce = xp.add.reduce
-    leading = tuple(tuple(range(n)) for n in range(8))
-    trailing = tuple(tuple(tuple(range(rank - n, rank)) for n in range(rank + 1)) for rank in range(8))
-    if k.output_dtypes[0] not in (float32, float64) or xp is not np:
-        return lambda x, axes, out: reduce(x, axes, dtype, out, keep)
-
-    def total(x: Any, axes: tuple[int, ...], out: Any) -> Any:
-        n, rank = len(axes), x.ndim
-        if 0 < n < rank and rank < 8 and x.size >= 4 * _ROWS and x.flags.c_contiguous:
-            shape = x.shape
-            count = _count(x, axes)
-            if axes == leading[n]:
-                if count >= 2 * _ROWS:
-                    made = _sum_rows(xp, x, count).reshape((1,) * n + shape[n:] if keep else shape[n:])
-                    return made if out is None else _store(made, out)
-            elif axes[0] == rank - n and count <= 4 * _ROWS and axes == trailing[rank][n]:
-                made = _sum_columns(xp, x, x.size // count).reshape(shape[:rank - n] + (1,) * n if keep else shape[:rank - n])
-                return made if out is None else _store(made, out)
-        return reduce(x, axes, dtype, out, keep)
-    return total
-
-
 def kept_shape(x: Tensor, axes: Tensor, shape: Tensor | None = None) -> Any:
-    """The shape that reducing `x` over `axes` gives with keep_dims: an array where it is known, else a tensor.
+    """The shape that reducing `x` over `axes` gives with keep_dims: an array where it is known, else a
+    tensor.
 
     Args:
       shape: the shape of x as a tensor, where the caller has one.
@@ -179,40 +127,55 @@ class Reduction:
     writes_out = True
 
 
-@op("Sum(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "Sum(input: T, reduction_indices: Tidx) -> output: T",
+    keep_dims="bool = False",
+    T=NUMBERS,
+    Tidx="type in {int32,int64} = int32",
+)
 class Sum(Reduction):
     """The sum over axes; float16 and bfloat16 accumulate in float32."""
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         add, dtype, keep, read = k.xp.add.reduce, k.dtype, k.attrs["keep_dims"], axes_reader("Sum")
         if k.output_dtypes[0] in (half, bfloat16):
+
             def widened(x: Any, axes: Any, out: Any = None) -> Any:
                 made = add(x.astype(np.float32), read(axes, x.ndim), keepdims=keep).astype(dtype)
-                return made if out is None else _store(made, out)
+                return made if out is None else store(made, out)
+
             return widened
         add_up = summing(k)
 
         def total(x: Any, axes: Any, out: Any = None) -> Any:
             return add_up(x, read(axes, x.ndim), out)
+
         return total
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         return [spread(op, dy), None]
 
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
-               sample(normal(3, 4), np.zeros(0, np.int32), why="no axis: a copy"), sample(normal(), np.zeros(0, np.int32)),
-               sample(empty(0, 3), 0), sample(ints(3, 4), 1), sample(normal(50, dtype="half"), 0, gradient=False),
-               sample(normal(3, 4), np.array([1], np.int64), gradient=False, why="TensorFlow's gradient takes int32 axes"),
-               sample(ints(1200, 3, dtype="float32"), 0, why="many rows: added up in blocks"),
-               sample(ints(30, 20, 2, dtype="float32"), [0, 1], keep_dims=True), sample(ints(300, 40, dtype="float32"), 1),
-               sample(ints(10, 20, 3, 2, dtype="float32"), [2, 3], keep_dims=True),
-               sample(ints(200, dtype="int8"), 0, why="wraps as int8")]
-
-
-def _store(made: Any, out: Any) -> Any:
-    out[...] = made
-    return out
+    samples = [
+        sample(normal(3, 4), 0),
+        sample(normal(3, 4), [0, 1]),
+        sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+        sample(normal(3, 4), np.zeros(0, np.int32), why="no axis: a copy"),
+        sample(normal(), np.zeros(0, np.int32)),
+        sample(empty(0, 3), 0),
+        sample(ints(3, 4), 1),
+        sample(normal(50, dtype="half"), 0, gradient=False),
+        sample(
+            normal(3, 4),
+            np.array([1], np.int64),
+            gradient=False,
+            why="TensorFlow's gradient takes int32 axes",
+        ),
+        sample(ints(1200, 3, dtype="float32"), 0, why="many rows: added up in blocks"),
+        sample(ints(30, 20, 2, dtype="float32"), [0, 1], keep_dims=True),
+        sample(ints(300, 40, dtype="float32"), 1),
+        sample(ints(10, 20, 3, 2, dtype="float32"), [2, 3], keep_dims=True),
+        sample(ints(200, dtype="int8"), 0, why="wraps as int8"),
+    ]
 
 
 def spread(op: Any, dy: Tensor) -> Tensor:
@@ -238,40 +201,53 @@ _divided: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
 
 
 def _count_as_tensorflow(graph: Any, sizes: tuple[int, ...], kept: Any) -> None:
-    """Build the nodes by which TensorFlow divides two constant shapes, once for each in a graph: nothing uses them, but random
-    ops derive their seeds from the number of nodes before them."""
+    """Build the nodes by which TensorFlow divides two constant shapes, once for each in a graph: nothing
+    uses them, but random ops derive their seeds from the number of nodes before them."""
     seen = _divided.setdefault(graph, set())
     if (sizes, tuple(kept.tolist())) not in seen:
         seen.add((sizes, tuple(kept.tolist())))
         floordiv(np.array(sizes, np.int32), raw.Maximum(kept, 1))
 
 
-@op("Mean(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "Mean(input: T, reduction_indices: Tidx) -> output: T",
+    keep_dims="bool = False",
+    T=NUMBERS,
+    Tidx="type in {int32,int64} = int32",
+)
 class Mean(Reduction):
     """The mean over axes; integers are truncated, float16 and bfloat16 accumulate in float32."""
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         add, dtype, keep, xp, read = k.xp.add.reduce, k.dtype, k.attrs["keep_dims"], k.xp, axes_reader("Mean")
         if k.output_dtypes[0] in (half, bfloat16):
+
             def widened(x: Any, axes: Any, out: Any = None) -> Any:
                 axes = read(axes, x.ndim)
                 made = add(x.astype(np.float32), axes, keepdims=keep)
-                made = xp.divide(made, np.float32(_count(x, axes))).astype(dtype)
-                return made if out is None else _store(made, out)
+                made = xp.divide(made, np.float32(element_count(x, axes))).astype(dtype)
+                return made if out is None else store(made, out)
+
             return widened
         if k.output_dtypes[0].is_integer or k.output_dtypes[0].is_quantized:
+
             def truncated(x: Any, axes: Any, out: Any = None) -> Any:
                 axes = read(axes, x.ndim)
-                total, n = add(x, axes, dtype, None, keep), _count(x, axes)
-                made = xp.where(total < 0, -(-total // n), total // n).astype(dtype) if n else xp.zeros_like(total)
-                return made if out is None else _store(made, out)
+                total, n = add(x, axes, dtype, None, keep), element_count(x, axes)
+                made = (
+                    xp.where(total < 0, -(-total // n), total // n).astype(dtype)
+                    if n
+                    else xp.zeros_like(total)
+                )
+                return made if out is None else store(made, out)
+
             return truncated
         number, add_up = dtype.type, summing(k)
 
         def mean(x: Any, axes: Any, out: Any = None) -> Any:
             axes = read(axes, x.ndim)
-            return xp.divide(add_up(x, axes, out), number(_count(x, axes)), out)
+            return xp.divide(add_up(x, axes, out), number(element_count(x, axes)), out)
+
         return mean
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
@@ -287,34 +263,39 @@ class Mean(Reduction):
             factor = cast_to(_product(raw.GatherV2(shape, axes, 0)), made.dtype.base_dtype)
         return [made / factor, None]
 
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
-               sample(normal(), np.zeros(0, np.int32)), sample(ints(3, 4, low=-9), 1, why="integers truncate"),
-               sample(normal(50, dtype="half"), 0, gradient=False), sample(normal(3, dtype="complex64"), 0)]
+    samples = [
+        sample(normal(3, 4), 0),
+        sample(normal(3, 4), [0, 1]),
+        sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+        sample(normal(), np.zeros(0, np.int32)),
+        sample(ints(3, 4, low=-9), 1, why="integers truncate"),
+        sample(normal(50, dtype="half"), 0, gradient=False),
+        sample(normal(3, dtype="complex64"), 0),
+    ]
 
 
-def _count(x: Any, axes: tuple[int, ...]) -> int:
-    n = 1
-    for axis in axes:
-        n *= x.shape[axis]
-    return n
-
-
-
-@op("Prod(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "Prod(input: T, reduction_indices: Tidx) -> output: T",
+    keep_dims="bool = False",
+    T=NUMBERS,
+    Tidx="type in {int32,int64} = int32",
+)
 class Prod(Reduction):
     """The product over axes; float16 and bfloat16 are multiplied in float32."""
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         multiply, dtype, keep, read = k.xp.multiply.reduce, k.dtype, k.attrs["keep_dims"], axes_reader("Prod")
         if k.output_dtypes[0] in (half, bfloat16):
+
             def widened(x: Any, axes: Any, out: Any = None) -> Any:
                 made = multiply(x.astype(np.float32), read(axes, x.ndim), keepdims=keep).astype(dtype)
-                return made if out is None else _store(made, out)
+                return made if out is None else store(made, out)
+
             return widened
 
         def product(x: Any, axes: Any, out: Any = None) -> Any:
             return multiply(x, read(axes, x.ndim), dtype, out, keep)
+
         return product
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
@@ -340,27 +321,46 @@ class Prod(Reduction):
         made = dy * raw.Transpose(product, raw.InvertPermutation(order), name="transpose")
         return [raw.Reshape(made, shape), None]
 
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
-               sample(np.float32([[0, 2], [0, 3]]), 0, why="two zeros"), sample(normal(), np.zeros(0, np.int32), gradient=False),
-               sample(empty(0, 3), 0), sample(ints(3, 4, low=1, high=4), 1), sample(normal(3, dtype="complex64"), 0),
-               sample(positive(6, dtype="half"), 0, gradient=False)]
+    samples = [
+        sample(normal(3, 4), 0),
+        sample(normal(3, 4), [0, 1]),
+        sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+        sample(np.float32([[0, 2], [0, 3]]), 0, why="two zeros"),
+        sample(normal(), np.zeros(0, np.int32), gradient=False),
+        sample(empty(0, 3), 0),
+        sample(ints(3, 4, low=1, high=4), 1),
+        sample(normal(3, dtype="complex64"), 0),
+        sample(positive(6, dtype="half"), 0, gradient=False),
+    ]
 
 
 class _Extremum(Reduction):
     """Base of Max and Min: of nothing, the dtype's other end. Equal extremes share the gradient."""
 
     ufunc = ""
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
-               sample(np.float32([[1, 3, 3], [2, 2, 0]]), 1, why="equal extremes share the gradient"),
-               sample(empty(0, 3), 0, gradient=False, why="of nothing"), sample(ints(0, 2), 0), sample(normal(), np.zeros(0, np.int32)),
-               sample(ints(3, 4), 1), sample(normal(5, dtype="half"), 0, gradient=False),
-               sample(normal(5, dtype="bfloat16"), 0, gradient=False)]
+    samples = [
+        sample(normal(3, 4), 0),
+        sample(normal(3, 4), [0, 1]),
+        sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+        sample(np.float32([[1, 3, 3], [2, 2, 0]]), 1, why="equal extremes share the gradient"),
+        sample(empty(0, 3), 0, gradient=False, why="of nothing"),
+        sample(ints(0, 2), 0),
+        sample(normal(), np.zeros(0, np.int32)),
+        sample(ints(3, 4), 1),
+        sample(normal(5, dtype="half"), 0, gradient=False),
+        sample(normal(5, dtype="bfloat16"), 0, gradient=False),
+    ]
 
     def of_nothing(self, dtype: Any) -> Any:
         raise NotImplementedError
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
-        pick, keep, read, dtype = getattr(k.xp, self.ufunc).reduce, k.attrs["keep_dims"], axes_reader(k.type), k.dtype
+        pick, keep, read, dtype = (
+            getattr(k.xp, self.ufunc).reduce,
+            k.attrs["keep_dims"],
+            axes_reader(k.type),
+            k.dtype,
+        )
         initial = np.array(self.of_nothing(k.output_dtypes[0]), dtype)[()]
 
         def extremum(x: Any, axes: Any, out: Any = None) -> Any:
@@ -368,6 +368,7 @@ class _Extremum(Reduction):
             if x.size:
                 return pick(x, axes, None, out, keep)
             return pick(x, axes, None, out, keep, initial)
+
         return extremum
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
@@ -384,8 +385,12 @@ class _Extremum(Reduction):
         return [chosen / count * dy, None]
 
 
-@op("Max(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=(*REAL, *QUANTIZED),
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "Max(input: T, reduction_indices: Tidx) -> output: T",
+    keep_dims="bool = False",
+    T=(*REAL, *QUANTIZED),
+    Tidx="type in {int32,int64} = int32",
+)
 class Max(_Extremum):
     """The largest element over axes."""
 
@@ -395,8 +400,12 @@ class Max(_Extremum):
         return -np.inf if dtype.is_floating else dtype.min
 
 
-@op("Min(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=(*REAL, *QUANTIZED),
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "Min(input: T, reduction_indices: Tidx) -> output: T",
+    keep_dims="bool = False",
+    T=(*REAL, *QUANTIZED),
+    Tidx="type in {int32,int64} = int32",
+)
 class Min(_Extremum):
     """The smallest element over axes."""
 
@@ -410,33 +419,51 @@ class _Logical(Reduction):
     """Base of All and Any."""
 
     ufunc = ""
-    samples = [sample(bools(3, 4), 0), sample(bools(2, 3), [0, 1]), sample(bools(2, 3, 2), [-1], keep_dims=True),
-               sample(bools(0, 2), 0), sample(bools(), np.zeros(0, np.int32))]
+    samples = [
+        sample(bools(3, 4), 0),
+        sample(bools(2, 3), [0, 1]),
+        sample(bools(2, 3, 2), [-1], keep_dims=True),
+        sample(bools(0, 2), 0),
+        sample(bools(), np.zeros(0, np.int32)),
+    ]
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         combine, keep, read = getattr(k.xp, self.ufunc).reduce, k.attrs["keep_dims"], axes_reader(k.type)
 
         def combined(x: Any, axes: Any, out: Any = None) -> Any:
             return combine(x, read(axes, x.ndim), None, out, keep)
+
         return combined
 
 
-@op("All(input: bool, reduction_indices: Tidx) -> output: bool", keep_dims="bool = False", Tidx="type in {int32,int64} = int32")
+@op(
+    "All(input: bool, reduction_indices: Tidx) -> output: bool",
+    keep_dims="bool = False",
+    Tidx="type in {int32,int64} = int32",
+)
 class All(_Logical):
     """True where all elements over axes are."""
 
     ufunc = "logical_and"
 
 
-@op("Any(input: bool, reduction_indices: Tidx) -> output: bool", keep_dims="bool = False", Tidx="type in {int32,int64} = int32")
+@op(
+    "Any(input: bool, reduction_indices: Tidx) -> output: bool",
+    keep_dims="bool = False",
+    Tidx="type in {int32,int64} = int32",
+)
 class Any_(_Logical):
     """True where some element over axes is."""
 
     ufunc = "logical_or"
 
 
-@op("EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T", keep_dims="bool = False", T=NUMBERS,
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T",
+    keep_dims="bool = False",
+    T=NUMBERS,
+    Tidx="type in {int32,int64} = int32",
+)
 class EuclideanNorm(Reduction):
     """The square root of the sum over axes of the squared sizes."""
 
@@ -450,7 +477,8 @@ class EuclideanNorm(Reduction):
                 x = x.astype(np.float32)
             squares = xp.square(x) if x.dtype.kind != "c" else x * x.conj()
             made = xp.sqrt(xp.add.reduce(squares, axes, squares.dtype, None, keep)).astype(dtype)
-            return made if out is None else _store(made, out)
+            return made if out is None else store(made, out)
+
         return norm
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
@@ -461,74 +489,14 @@ class EuclideanNorm(Reduction):
             y, dy = raw.Reshape(y, kept), raw.Reshape(dy, kept)
         return [x / (y / dy), None]
 
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), [0, 1]), sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
-               sample(empty(0, 3), 0), sample(normal(3, dtype="complex64"), 0, gradient=False),
-               sample(normal(5, dtype="half"), 0, gradient=False)]
-
-
-_ANY_REAL = (*REAL, *QUANTIZED, bool_)
-
-
-class _Position:
-    """Base of ArgMax and ArgMin: the index of the extreme along one axis, the first of equals."""
-
-    function = ""
-    host_inputs = (1,)
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), 1), sample(normal(3, 4, 2), -1), sample(ints(3, 5, high=3), 1, why="equals"),
-               sample(normal(4), 0, output_type="int32"), sample(bools(2, 3), 1), sample(normal(3, 0), 0),
-               sample(normal(3, 4, dtype="bfloat16"), np.array(1, np.int64))]
-
-    def shape(self, s: ShapeContext, input: TensorShape, dimension: TensorShape) -> TensorShape:
-        dimension.with_rank(0)
-        input.with_rank_at_least(1)
-        if input.sizes is None:
-            return UNKNOWN
-        axis = s.value(1)
-        if axis is None:
-            return unknown(len(input.sizes) - 1)
-        at = one_axis(axis, len(input.sizes), s.op_def.name)
-        return TensorShape.of(input.sizes[:at] + input.sizes[at + 1:])
-
-    def bind(self, k: KernelContext) -> Callable[..., Any]:
-        find, name, dtype = getattr(k.xp, self.function), k.type, k.dtype
-
-        def position(x: Any, dimension: Any) -> Any:
-            axis = one_axis(dimension, x.ndim, name)
-            if not x.shape[axis]:
-                raise ValueError(f"Reduction axis {axis} is empty in shape {list(x.shape)}: {name} has nothing to choose from")
-            return find(x, axis).astype(dtype)
-        return position
-
-    def gradient(self, op: Any, dy: Any) -> list[None]:
-        return [None, None]
-
-
-def one_axis(axis: Any, rank: int, op_name: str) -> int:
-    """A scalar axis in [0, rank).
-
-    Raises:
-      ValueError: it is outside [-rank, rank).
-    """
-    at = int(axis)
-    if not -rank <= at < rank:
-        raise ValueError(f"Expected dimension in the range [{-rank}, {rank}), but got {at}: {op_name} of {rank} dimension(s)")
-    return at + rank if at < 0 else at
-
-
-@op("ArgMax(input: T, dimension: Tidx) -> output: output_type", T=_ANY_REAL, Tidx="type in {int16,int32,int64} = int32",
-    output_type="type in {int16,uint16,int32,int64} = int64")
-class ArgMax(_Position):
-    """The index of the largest element along an axis, the first of equals."""
-
-    function = "argmax"
-
-
-@op("ArgMin(input: T, dimension: Tidx) -> output: output_type", T=_ANY_REAL, Tidx="type in {int32,int64} = int32",
-    output_type="type in {int32,int64} = int64")
-class ArgMin(_Position):
-    """The index of the smallest element along an axis, the first of equals."""
-
-    function = "argmin"
+    samples = [
+        sample(normal(3, 4), 0),
+        sample(normal(3, 4), [0, 1]),
+        sample(normal(3, 4, 2), [-1, 0], keep_dims=True),
+        sample(empty(0, 3), 0),
+        sample(normal(3, dtype="complex64"), 0, gradient=False),
+        sample(normal(5, dtype="half"), 0, gradient=False),
+    ]
 
 
 @op("L2Loss(t: T) -> output: T", T="type in {half,bfloat16,float,double}")
@@ -546,10 +514,16 @@ class L2Loss:
         def loss(t: Any) -> Any:
             flat = t.ravel().astype(wide, copy=False)
             return (dot(flat, flat) / two).astype(dtype)
+
         return loss
 
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return op.inputs[0] * dy
 
-    samples = [sample(normal(3, 4)), sample(normal()), sample(empty(0)), sample(normal(5, dtype="float64")),
-               sample(normal(5, dtype="half"), gradient=False)]
+    samples = [
+        sample(normal(3, 4)),
+        sample(normal()),
+        sample(empty(0)),
+        sample(normal(5, dtype="float64")),
+        sample(normal(5, dtype="half"), gradient=False),
+    ]

@@ -1,4 +1,5 @@
-"""Segments: rows of one id are combined. Sorted ids (SegmentSum, …) or ids in any order (UnsortedSegmentSum, …)."""
+"""Segments: rows of one id are combined. Sorted ids (SegmentSum, …) or ids in any order (UnsortedSegmentSum,
+…)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _INDEX = "type in {int32,int64}"
 
 
 def combine_rows(ufunc: Any, rows: Any, ids: Any, out: Any) -> Any:
-    """out[i] = ufunc over the rows with id i, where there are any; out keeps the others. ids are in [0, len(out))."""
+    """out[i] = ufunc over the rows with id i, where there are any; out keeps the others. ids are in [0,
+    len(out))."""
     if not rows.size:
         return out
     if rows.ndim == 1:
@@ -45,11 +47,17 @@ def check_sorted(ids: Any, rows: int, name: str) -> int:
       ValueError: ids are not a vector of `rows` numbers, not sorted, or negative.
     """
     if ids.ndim != 1 or ids.shape[0] != rows:
-        raise ValueError(f"{name}: segment_ids must be a vector with an id for each of the {rows} rows, not of shape {list(ids.shape)}")
+        raise ValueError(
+            f"{name}: segment_ids must be a vector with an id for each of the {rows} rows, not of shape "
+            f"{list(ids.shape)}"
+        )
     if not rows:
         return 0
     if (ids[1:] < ids[:-1]).any():
-        raise ValueError(f"{name}: segment ids are not increasing: tf.unsorted_segment_sum and the like take ids in any order")
+        raise ValueError(
+            f"{name}: segment ids are not increasing: tf.unsorted_segment_sum and the like take ids in any "
+            "order"
+        )
     if ids[0] < 0:
         raise ValueError(f"{name}: segment id {int(ids[0])} is out of range: ids are at least 0")
     return int(ids[-1]) + 1
@@ -62,10 +70,15 @@ class _Segment:
     ufunc: Any = None
     start: Any = None
     of_nothing = 0
-    samples = [sample(normal(6, 2), np.int32([0, 0, 1, 3, 3, 3]), why="an id is skipped"), sample(normal(4), np.int64([0, 1, 1, 2])),
-               sample(empty(0, 2), np.zeros(0, np.int32)), sample(ints(4, 2), np.int32([0, 0, 1, 1])),
-               sample(normal(3, 2, 2), np.int32([0, 0, 1])), sample(np.float32([2, 2, 0, 0, 3]), np.int32([0, 0, 1, 1, 1]), why="equals, zeros"),
-               sample(normal(4, 2, dtype="half"), np.int32([0, 0, 1, 1]), gradient=False)]
+    samples = [
+        sample(normal(6, 2), np.int32([0, 0, 1, 3, 3, 3]), why="an id is skipped"),
+        sample(normal(4), np.int64([0, 1, 1, 2])),
+        sample(empty(0, 2), np.zeros(0, np.int32)),
+        sample(ints(4, 2), np.int32([0, 0, 1, 1])),
+        sample(normal(3, 2, 2), np.int32([0, 0, 1])),
+        sample(np.float32([2, 2, 0, 0, 3]), np.int32([0, 0, 1, 1, 1]), why="equals, zeros"),
+        sample(normal(4, 2, dtype="half"), np.int32([0, 0, 1, 1]), gradient=False),
+    ]
 
     def shape(self, s: ShapeContext, data: TensorShape, segment_ids: TensorShape) -> TensorShape:
         segment_ids.with_rank(1)
@@ -91,6 +104,7 @@ class _Segment:
                 else:
                     made = np.where(count == 0, np.array(nothing, wide), made)
             return made.astype(dtype, copy=False)
+
         return combine
 
     divide_by_count: Any = None
@@ -133,13 +147,29 @@ class SegmentProd(_Segment):
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         data, ids = op.inputs
-        return [_product_gradient(data, op.outputs[0], dy, lambda x: raw.SegmentSum(x, ids), lambda x: raw.SegmentProd(x, ids),
-                                  lambda x: raw.GatherV2(x, ids, 0)), None]
+        return [
+            _product_gradient(
+                data,
+                op.outputs[0],
+                dy,
+                lambda x: raw.SegmentSum(x, ids),
+                lambda x: raw.SegmentProd(x, ids),
+                lambda x: raw.GatherV2(x, ids, 0),
+            ),
+            None,
+        ]
 
 
-def _product_gradient(data: Tensor, product: Tensor, dy: Tensor, total: Callable[[Tensor], Tensor], multiply: Callable[[Tensor], Tensor],
-                      pick: Callable[[Tensor], Tensor]) -> Tensor:
-    """The product of a segment's others: by division where no element is 0, the product of the rest at an only 0, else 0."""
+def _product_gradient(
+    data: Tensor,
+    product: Tensor,
+    dy: Tensor,
+    total: Callable[[Tensor], Tensor],
+    multiply: Callable[[Tensor], Tensor],
+    pick: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """The product of a segment's others: by division where no element is 0, the product of the rest at an
+    only 0, else 0."""
     is_zero = raw.Equal(data, np.array(0, data.dtype.np))
     dy = raw.SelectV2(raw.Greater(total(raw.Cast(is_zero, DstT=int32)), 1), raw.ZerosLike(dy), dy)
     rest = raw.SelectV2(is_zero, raw.OnesLike(data), data)
@@ -185,18 +215,26 @@ class SegmentMin(_SegmentExtreme):
 
 
 class _Unsorted:
-    """Base of segment ops with ids in any order and shape, up to `num_segments`; rows with negative ids are dropped."""
+    """Base of segment ops with ids in any order and shape, up to `num_segments`; rows with negative ids are
+    dropped."""
 
     cpu_only = True
     ufunc: Any = None
-    samples = [sample(normal(6, 2), np.int32([2, 0, 2, -1, 3, 0]), 5, why="a negative id drops its row"),
-               sample(normal(4), np.int64([0, 1, 1, 0]), 2), sample(normal(2, 3, 2), np.int32([[0, 1, 0], [2, 2, 0]]), 3, why="ids of rank 2"),
-               sample(empty(0, 2), np.zeros(0, np.int32), 3), sample(ints(4, 2), np.int32([1, 0, 1, 0]), 3),
-               sample(np.float32([2, 2, 0, 0, 3]), np.int32([0, 0, 1, 1, 1]), 2, why="equals, zeros"),
-               sample(np.float32([0, 2, 3]), np.int32([0, 0, 0]), 1), sample(normal(3, 2), np.int32([0, 1, 0]), np.int64(2)),
-               sample(normal(4, 2, dtype="half"), np.int32([0, 0, 1, 1]), 2, gradient=False)]
+    samples = [
+        sample(normal(6, 2), np.int32([2, 0, 2, -1, 3, 0]), 5, why="a negative id drops its row"),
+        sample(normal(4), np.int64([0, 1, 1, 0]), 2),
+        sample(normal(2, 3, 2), np.int32([[0, 1, 0], [2, 2, 0]]), 3, why="ids of rank 2"),
+        sample(empty(0, 2), np.zeros(0, np.int32), 3),
+        sample(ints(4, 2), np.int32([1, 0, 1, 0]), 3),
+        sample(np.float32([2, 2, 0, 0, 3]), np.int32([0, 0, 1, 1, 1]), 2, why="equals, zeros"),
+        sample(np.float32([0, 2, 3]), np.int32([0, 0, 0]), 1),
+        sample(normal(3, 2), np.int32([0, 1, 0]), np.int64(2)),
+        sample(normal(4, 2, dtype="half"), np.int32([0, 0, 1, 1]), 2, gradient=False),
+    ]
 
-    def shape(self, s: ShapeContext, data: TensorShape, segment_ids: TensorShape, num_segments: TensorShape) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, data: TensorShape, segment_ids: TensorShape, num_segments: TensorShape
+    ) -> TensorShape:
         num_segments.with_rank(0)
         if data.sizes is None or segment_ids.sizes is None:
             return UNKNOWN
@@ -217,8 +255,10 @@ class _Unsorted:
         def combine(data: Any, segment_ids: Any, num_segments: Any) -> Any:
             n, rank = int(num_segments), segment_ids.ndim
             if data.shape[:rank] != segment_ids.shape:
-                raise ValueError(f"{name}: data.shape = {list(data.shape)} does not start with segment_ids.shape = "
-                                 f"{list(segment_ids.shape)}")
+                raise ValueError(
+                    f"{name}: data.shape = {list(data.shape)} does not start with segment_ids.shape = "
+                    f"{list(segment_ids.shape)}"
+                )
             if n < 0:
                 raise ValueError(f"{name}: num_segments must be at least 0, not {n}")
             made = np.full((n, *data.shape[rank:]), nothing, wide)
@@ -232,6 +272,7 @@ class _Unsorted:
             if ids.min() < 0:
                 ids, rows = ids[ids >= 0], rows[ids >= 0]
             return combine_rows(ufunc, rows, ids, made).astype(dtype, copy=False)
+
         return combine
 
 
@@ -246,8 +287,12 @@ def _pick(x: Tensor, ids: Tensor) -> Tensor:
     return raw.SelectV2(there, rows, zeros_of(rows))
 
 
-@op("UnsortedSegmentSum(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T", T=NUMBERS,
-    Tindices="type in {int16,int32,int64}", Tnumsegments="type in {int32,int64} = int32")
+@op(
+    "UnsortedSegmentSum(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T",
+    T=NUMBERS,
+    Tindices="type in {int16,int32,int64}",
+    Tnumsegments="type in {int32,int64} = int32",
+)
 class UnsortedSegmentSum(_Unsorted):
     """The sum of the rows of each id in [0, num_segments)."""
 
@@ -260,8 +305,12 @@ class UnsortedSegmentSum(_Unsorted):
         return [_pick(dy, op.inputs[1]), None, None]
 
 
-@op("UnsortedSegmentProd(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T", T=NUMBERS, Tindices=_INDEX,
-    Tnumsegments="type in {int32,int64} = int32")
+@op(
+    "UnsortedSegmentProd(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T",
+    T=NUMBERS,
+    Tindices=_INDEX,
+    Tnumsegments="type in {int32,int64} = int32",
+)
 class UnsortedSegmentProd(_Unsorted):
     """The product of the rows of each id in [0, num_segments)."""
 
@@ -272,8 +321,14 @@ class UnsortedSegmentProd(_Unsorted):
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         data, ids, n = op.inputs
-        made = _product_gradient(data, op.outputs[0], dy, lambda x: raw.UnsortedSegmentSum(x, ids, n),
-                                 lambda x: raw.UnsortedSegmentProd(x, ids, n), lambda x: _pick(x, ids))
+        made = _product_gradient(
+            data,
+            op.outputs[0],
+            dy,
+            lambda x: raw.UnsortedSegmentSum(x, ids, n),
+            lambda x: raw.UnsortedSegmentProd(x, ids, n),
+            lambda x: _pick(x, ids),
+        )
         return [made, None, None]
 
 
@@ -289,8 +344,12 @@ class _UnsortedExtreme(_Unsorted):
         return [chosen * _pick(raw.DivNoNan(dy, count), ids), None, None]
 
 
-@op("UnsortedSegmentMax(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T", T=REAL, Tindices=_INDEX,
-    Tnumsegments="type in {int32,int64} = int32")
+@op(
+    "UnsortedSegmentMax(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T",
+    T=REAL,
+    Tindices=_INDEX,
+    Tnumsegments="type in {int32,int64} = int32",
+)
 class UnsortedSegmentMax(_UnsortedExtreme):
     """The largest of the rows of each id in [0, num_segments), the dtype's lowest for an id without rows."""
 
@@ -300,10 +359,15 @@ class UnsortedSegmentMax(_UnsortedExtreme):
         return dtype.min
 
 
-@op("UnsortedSegmentMin(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T", T=REAL, Tindices=_INDEX,
-    Tnumsegments="type in {int32,int64} = int32")
+@op(
+    "UnsortedSegmentMin(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T",
+    T=REAL,
+    Tindices=_INDEX,
+    Tnumsegments="type in {int32,int64} = int32",
+)
 class UnsortedSegmentMin(_UnsortedExtreme):
-    """The smallest of the rows of each id in [0, num_segments), the dtype's highest for an id without rows."""
+    """The smallest of the rows of each id in [0, num_segments), the dtype's highest for an id without
+    rows."""
 
     ufunc = np.minimum
 

@@ -1,4 +1,5 @@
-"""Special functions: error functions, gamma and beta functions, zeta. Computed in float64 by special_functions.py."""
+"""Special functions: error functions, gamma and beta functions, zeta. Computed in float64 by
+special_functions.py."""
 
 from __future__ import annotations
 
@@ -38,6 +39,7 @@ class _Special:
         def special(*inputs: Any) -> Any:
             made = function(xp, *(xp.atleast_1d(i).astype(np.float64) for i in inputs)).astype(dtype)
             return made if any(i.ndim for i in inputs) else made.reshape(())
+
         return special
 
 
@@ -54,7 +56,10 @@ class Erf(_Special):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return _constant(2 / math.sqrt(math.pi), dy) * dy * raw.Exp(-raw.Square(op.inputs[0]))
 
-    samples = [*smooth(uniform(3, 20, low=-4, high=4)), sample(np.float32([0, np.inf, -np.inf, np.nan, 9, -9]), gradient=False)]
+    samples = [
+        *smooth(uniform(3, 20, low=-4, high=4)),
+        sample(np.float32([0, np.inf, -np.inf, np.nan, 9, -9]), gradient=False),
+    ]
 
 
 @op("Erfc(x: T) -> y: T", T=FLOATS)
@@ -66,7 +71,10 @@ class Erfc(_Special):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return _constant(-2 / math.sqrt(math.pi), dy) * dy * raw.Exp(-raw.Square(op.inputs[0]))
 
-    samples = [*smooth(uniform(3, 20, low=-4, high=4)), sample(np.float32([0, np.inf, -np.inf, np.nan, 9, -9]), gradient=False)]
+    samples = [
+        *smooth(uniform(3, 20, low=-4, high=4)),
+        sample(np.float32([0, np.inf, -np.inf, np.nan, 9, -9]), gradient=False),
+    ]
 
 
 @op("Erfinv(x: T) -> y: T", T=FLOATS)
@@ -78,8 +86,12 @@ class Erfinv(_Special):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return _constant(math.sqrt(math.pi) / 2, dy) * dy * raw.Exp(raw.Square(op.outputs[0]))
 
-    samples = [sample(uniform(3, 20, low=-0.99, high=0.99), rtol=1e-5), sample(uniform(8, dtype="float64", low=-0.9, high=0.9)), sample(empty(0)),
-               sample(np.float32([-1.5, -1, 1, 2, np.nan]), gradient=False)]
+    samples = [
+        sample(uniform(3, 20, low=-0.99, high=0.99), rtol=1e-5),
+        sample(uniform(8, dtype="float64", low=-0.9, high=0.9)),
+        sample(empty(0)),
+        sample(np.float32([-1.5, -1, 1, 2, np.nan]), gradient=False),
+    ]
 
 
 @op("Ndtri(x: T) -> y: T", T=FLOATS)
@@ -91,8 +103,12 @@ class Ndtri(_Special):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return _constant(math.sqrt(2 * math.pi), dy) * dy * raw.Exp(raw.Square(op.outputs[0]) / 2.0)
 
-    samples = [sample(uniform(3, 20, low=0.01, high=0.99), rtol=1e-5), sample(uniform(8, dtype="float64", low=0.01, high=0.9)), sample(empty(0)),
-               sample(np.float32([-1, 0, 1e-30, 1, 2]), gradient=False, rtol=1e-5)]
+    samples = [
+        sample(uniform(3, 20, low=0.01, high=0.99), rtol=1e-5),
+        sample(uniform(8, dtype="float64", low=0.01, high=0.9)),
+        sample(empty(0)),
+        sample(np.float32([-1, 0, 1e-30, 1, 2]), gradient=False, rtol=1e-5),
+    ]
 
 
 @op("Lgamma(x: T) -> y: T", T=FLOATS)
@@ -104,8 +120,11 @@ class Lgamma(_Special):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return dy * raw.Digamma(op.inputs[0])
 
-    samples = [*smooth(uniform(3, 20, low=0.1, high=30))[:5], sample(uniform(20, low=-5.4, high=-0.1), rtol=1e-4),
-               sample(np.float32([0, -1, -2, 1, 2, np.inf, 1e10]), gradient=False)]
+    samples = [
+        *smooth(uniform(3, 20, low=0.1, high=30))[:5],
+        sample(uniform(20, low=-5.4, high=-0.1), rtol=1e-4),
+        sample(np.float32([0, -1, -2, 1, 2, np.inf, 1e10]), gradient=False),
+    ]
 
 
 @op("Digamma(x: T) -> y: T", T=FLOATS)
@@ -117,8 +136,13 @@ class Digamma(_Special):
     def gradient(self, op: Any, dy: Tensor) -> Tensor:
         return dy * raw.Polygamma(_constant(1, dy), op.inputs[0])
 
-    samples = [sample(uniform(3, 20, low=0.1, high=30), rtol=1e-5), sample(uniform(8, low=0.5, high=9, dtype="float64"), rtol=1e-10),
-               sample(empty(0)), sample(uniform(dtype="float32", low=1, high=2)), sample(np.float32([-2.5, -1, 100]), gradient=False)]
+    samples = [
+        sample(uniform(3, 20, low=0.1, high=30), rtol=1e-5),
+        sample(uniform(8, low=0.5, high=9, dtype="float64"), rtol=1e-10),
+        sample(empty(0)),
+        sample(uniform(dtype="float32", low=1, high=2)),
+        sample(np.float32([-2.5, -1, 100]), gradient=False),
+    ]
 
 
 @op("Polygamma(a: T, x: T) -> z: T", T=_WIDE)
@@ -131,8 +155,11 @@ class Polygamma(_Special):
         a, x = op.inputs
         return unbroadcast(a, x, None, dz * raw.Polygamma(a + 1, x))
 
-    samples = [sample(np.float32([0, 1, 2, 3]), uniform(3, 4, low=0.5, high=8), rtol=1e-5), sample(np.float32([1.5, -1]), np.float32([1, 1]), gradient=False),
-               sample(np.float64([1, 2]), uniform(2, low=0.5, high=8, dtype="float64"), rtol=1e-10)]
+    samples = [
+        sample(np.float32([0, 1, 2, 3]), uniform(3, 4, low=0.5, high=8), rtol=1e-5),
+        sample(np.float32([1.5, -1]), np.float32([1, 1]), gradient=False),
+        sample(np.float64([1, 2]), uniform(2, low=0.5, high=8, dtype="float64"), rtol=1e-10),
+    ]
 
 
 @op("Zeta(x: T, q: T) -> z: T", T=_WIDE)
@@ -145,15 +172,29 @@ class Zeta(_Special):
         x, q = op.inputs
         return unbroadcast(x, q, None, dz * -x * raw.Zeta(x + 1, q))
 
-    samples = [sample(uniform(3, 4, low=1.5, high=9), uniform(4, low=0.5, high=20), rtol=1e-5),
-               sample(np.float32([2, 2, 1, 0.5, 3]), np.float32([0, -1, 1, 1, -1.5]), gradient=False, rtol=1e-5),
-               sample(uniform(4, low=1.5, high=9, dtype="float64"), uniform(4, low=0.5, high=20, dtype="float64"), rtol=1e-10)]
+    samples = [
+        sample(uniform(3, 4, low=1.5, high=9), uniform(4, low=0.5, high=20), rtol=1e-5),
+        sample(np.float32([2, 2, 1, 0.5, 3]), np.float32([0, -1, 1, 1, -1.5]), gradient=False, rtol=1e-5),
+        sample(
+            uniform(4, low=1.5, high=9, dtype="float64"),
+            uniform(4, low=0.5, high=20, dtype="float64"),
+            rtol=1e-10,
+        ),
+    ]
 
 
 _A, _X = uniform(3, 20, low=0.2, high=20), uniform(20, low=0.1, high=30)
-_GAMMA = [sample(_A, _X, rtol=1e-5, atol=1e-5), sample(uniform(8, low=0.2, high=20, dtype="float64"), uniform(8, low=0.2, high=20, dtype="float64"),
-                                                  rtol=1e-9, atol=1e-9),
-          sample(np.float32([1, 0, -1, 2]), np.float32([0, 1, 1, -1]), gradient=False), sample(empty(0), empty(0))]
+_GAMMA = [
+    sample(_A, _X, rtol=1e-5, atol=1e-5),
+    sample(
+        uniform(8, low=0.2, high=20, dtype="float64"),
+        uniform(8, low=0.2, high=20, dtype="float64"),
+        rtol=1e-9,
+        atol=1e-9,
+    ),
+    sample(np.float32([1, 0, -1, 2]), np.float32([0, 1, 1, -1]), gradient=False),
+    sample(empty(0), empty(0)),
+]
 
 
 def _density(a: Tensor, x: Tensor) -> Tensor:
@@ -212,6 +253,8 @@ class Betainc(_Special):
         slope = raw.Exp(raw.Xlog1py(b - 1, -x) + raw.Xlogy(a - 1, x) - log_beta)
         return [None, None, raw.Reshape(slope * dz, raw.Shape(x))]
 
-    samples = [sample(positive(3, 4), positive(3, 4), uniform(3, 4, low=0.05, high=0.95), rtol=1e-5),
-               sample(np.float32(3), np.float32(2), uniform(20, low=0, high=1), rtol=1e-5),
-               sample(np.float32([1, 0, 2]), np.float32([1, 1, 2]), np.float32([0, 0.5, 1]), gradient=False)]
+    samples = [
+        sample(positive(3, 4), positive(3, 4), uniform(3, 4, low=0.05, high=0.95), rtol=1e-5),
+        sample(np.float32(3), np.float32(2), uniform(20, low=0, high=1), rtol=1e-5),
+        sample(np.float32([1, 0, 2]), np.float32([1, 1, 2]), np.float32([0, 0.5, 1]), gradient=False),
+    ]

@@ -53,11 +53,15 @@ class _Complex:
         size = _size(dy, self.rank)
         return other / size if self.inverse else other * size
 
-    samples = [sample(normal(4, 6, 5, dtype="complex64"), rtol=1e-4, atol=1e-4), sample(normal(4, 3, 5, dtype="complex128"))]
+    samples = [
+        sample(normal(4, 6, 5, dtype="complex64"), rtol=1e-4, atol=1e-4),
+        sample(normal(4, 3, 5, dtype="complex128")),
+    ]
 
 
 class _ToComplex:
-    """Base of the transforms of real numbers: of the last dimension only the first half, n // 2 + 1, is kept."""
+    """Base of the transforms of real numbers: of the last dimension only the first half, n // 2 + 1, is
+    kept."""
 
     rank = 1
     host_inputs = (1,)
@@ -69,18 +73,24 @@ class _ToComplex:
             return UNKNOWN
         sizes = s.partial(1).sizes
         last = sizes[-1]  # type: ignore[index]
-        return TensorShape.of((*input.sizes[:-self.rank], *sizes[:-1], None if last is None else last // 2 + 1))  # type: ignore[index]
+        return TensorShape.of(
+            (*input.sizes[: -self.rank], *sizes[:-1], None if last is None else last // 2 + 1)
+        )  # type: ignore[index]
 
     def compute(self, k: KernelContext, input: Any, fft_length: Any) -> Any:
         _check(input, self.rank, k.type)
         sizes = tuple(fft_length.tolist())
-        for have, want in zip(input.shape[-self.rank:], sizes):
+        for have, want in zip(input.shape[-self.rank :], sizes):
             if have < want:
-                raise ValueError(f"{k.type}: Input dimension must have length of at least {want} but got: {have}. tf.signal.rfft pads it")
+                raise ValueError(
+                    f"{k.type}: Input dimension must have length of at least {want} but got: {have}. "
+                    "tf.signal.rfft pads it"
+                )
         return k.xp.fft.rfftn(input, sizes, _axes(self.rank)).astype(k.dtype, copy=False)
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
-        # y_k sums x_j exp(-2 pi i j k / n): dx is the real part of the inverse sum over the half that was kept.
+        # y_k sums x_j exp(-2 pi i j k / n): dx is the real part of the inverse sum over the half that was
+        # kept.
         x, fft_length = op.inputs
         missing = fft_length - raw.StridedSlice(raw.Shape(dy), [-self.rank], [0], [1], end_mask=1)
         whole = _pad_end(dy, missing)
@@ -103,18 +113,21 @@ class _ToReal:
         input = input.with_rank_at_least(self.rank)
         if input.sizes is None:
             return UNKNOWN
-        return TensorShape.of((*input.sizes[:-self.rank], *s.partial(1).sizes))  # type: ignore[misc]
+        return TensorShape.of((*input.sizes[: -self.rank], *s.partial(1).sizes))  # type: ignore[misc]
 
     def compute(self, k: KernelContext, input: Any, fft_length: Any) -> Any:
         _check(input, self.rank, k.type)
         sizes = fft_length.tolist()
         needed = (*sizes[:-1], sizes[-1] // 2 + 1 if sizes[-1] else 0)
-        for have, want in zip(input.shape[-self.rank:], needed):
+        for have, want in zip(input.shape[-self.rank :], needed):
             if have < want:
-                raise ValueError(f"{k.type}: Input dimension must have length of at least {want} but got: {have}. tf.signal.irfft pads it")
+                raise ValueError(
+                    f"{k.type}: Input dimension must have length of at least {want} but got: {have}. "
+                    "tf.signal.irfft pads it"
+                )
         input = input[(..., *(slice(0, n) for n in needed))]
         if not all(sizes):
-            return k.xp.zeros((*input.shape[:-self.rank], *sizes), k.dtype)
+            return k.xp.zeros((*input.shape[: -self.rank], *sizes), k.dtype)
         return k.xp.fft.irfftn(input, sizes, _axes(self.rank)).astype(k.dtype, copy=False)
 
     def gradient(self, op: Any, dx: Tensor) -> list[Tensor | None]:
@@ -127,7 +140,9 @@ class _ToReal:
         weights = raw.SelectV2(single, np.ones((), dx.dtype.np), np.full((), 2, dx.dtype.np))
         size = _size(dx, self.rank)
         made = made * raw.Cast(weights / size, DstT=y.dtype.base_dtype)
-        kept = raw.ConcatV2([raw.StridedSlice(fft_length, [0], [-1], [1], begin_mask=1), raw.Reshape(n // 2 + 1, [1])], 0)
+        kept = raw.ConcatV2(
+            [raw.StridedSlice(fft_length, [0], [-1], [1], begin_mask=1), raw.Reshape(n // 2 + 1, [1])], 0
+        )
         cropped = raw.StridedSlice(raw.Shape(y), [-self.rank], [0], [1], end_mask=1) - kept
         return [_pad_end(made, cropped), None]
 
@@ -185,17 +200,23 @@ class IFFT3D(_Complex):
 class RFFT(_ToComplex):
     """The Fourier transform of the last dimension of real numbers."""
 
-    samples = [sample(normal(2, 8), [8], rtol=1e-5, atol=1e-5), sample(normal(2, 7), [7], rtol=1e-5, atol=1e-5),
-               sample(normal(2, 9), [6], gradient=False, why="crops", rtol=1e-5, atol=1e-5),
-               sample(normal(2, 8, dtype="float64"), [8], Tcomplex="complex128", gradient=False)]
+    samples = [
+        sample(normal(2, 8), [8], rtol=1e-5, atol=1e-5),
+        sample(normal(2, 7), [7], rtol=1e-5, atol=1e-5),
+        sample(normal(2, 9), [6], gradient=False, why="crops", rtol=1e-5, atol=1e-5),
+        sample(normal(2, 8, dtype="float64"), [8], Tcomplex="complex128", gradient=False),
+    ]
 
 
 @op("IRFFT(input: Tcomplex, fft_length: int32) -> output: Treal", Treal=_REAL, Tcomplex=_COMPLEX)
 class IRFFT(_ToReal):
     """The inverse of RFFT."""
 
-    samples = [sample(normal(2, 5, dtype="complex64"), [8], rtol=1e-5, atol=1e-5), sample(normal(2, 4, dtype="complex64"), [7], rtol=1e-5, atol=1e-5),
-               sample(normal(2, 8, dtype="complex64"), [6], gradient=False, why="crops", rtol=1e-5, atol=1e-5)]
+    samples = [
+        sample(normal(2, 5, dtype="complex64"), [8], rtol=1e-5, atol=1e-5),
+        sample(normal(2, 4, dtype="complex64"), [7], rtol=1e-5, atol=1e-5),
+        sample(normal(2, 8, dtype="complex64"), [6], gradient=False, why="crops", rtol=1e-5, atol=1e-5),
+    ]
 
 
 @op("RFFT2D(input: Treal, fft_length: int32) -> output: Tcomplex", Treal=_REAL, Tcomplex=_COMPLEX)
@@ -203,7 +224,10 @@ class RFFT2D(_ToComplex):
     """The Fourier transform of the last two dimensions of real numbers."""
 
     rank = 2
-    samples = [sample(normal(2, 4, 6), [4, 6], rtol=1e-5, atol=1e-5), sample(normal(5, 7), [5, 7], rtol=1e-5, atol=1e-5)]
+    samples = [
+        sample(normal(2, 4, 6), [4, 6], rtol=1e-5, atol=1e-5),
+        sample(normal(5, 7), [5, 7], rtol=1e-5, atol=1e-5),
+    ]
 
 
 @op("IRFFT2D(input: Tcomplex, fft_length: int32) -> output: Treal", Treal=_REAL, Tcomplex=_COMPLEX)
@@ -211,7 +235,10 @@ class IRFFT2D(_ToReal):
     """The inverse of RFFT2D."""
 
     rank = 2
-    samples = [sample(normal(2, 4, 4, dtype="complex64"), [4, 6], rtol=1e-5, atol=1e-5), sample(normal(5, 4, dtype="complex64"), [5, 7], rtol=1e-5, atol=1e-5)]
+    samples = [
+        sample(normal(2, 4, 4, dtype="complex64"), [4, 6], rtol=1e-5, atol=1e-5),
+        sample(normal(5, 4, dtype="complex64"), [5, 7], rtol=1e-5, atol=1e-5),
+    ]
 
 
 @op("RFFT3D(input: Treal, fft_length: int32) -> output: Tcomplex", Treal=_REAL, Tcomplex=_COMPLEX)
@@ -228,5 +255,3 @@ class IRFFT3D(_ToReal):
 
     rank = 3
     samples = [sample(normal(2, 4, 3, 4, dtype="complex64"), [4, 3, 6], gradient=False, rtol=1e-5, atol=1e-5)]
-
-

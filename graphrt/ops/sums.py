@@ -13,11 +13,16 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
-from graphrt.ops.reductions import one_axis
+from graphrt.ops.positions import one_axis
+from graphrt.ops.summation import store
 
 
-@op("AddN(inputs: N*T) -> sum: T", N="int >= 1", T="type in {float,double,int32,uint8,int16,int8,complex64,int64,qint8,quint8,"
-    "qint32,bfloat16,qint16,quint16,uint16,complex128,half,uint32,uint64,variant}")
+@op(
+    "AddN(inputs: N*T) -> sum: T",
+    N="int >= 1",
+    T="type in {float,double,int32,uint8,int16,int8,complex64,int64,qint8,quint8,"
+    "qint32,bfloat16,qint16,quint16,uint16,complex128,half,uint32,uint64,variant}",
+)
 class AddN:
     """The sum of tensors of one shape."""
 
@@ -30,7 +35,9 @@ class AddN:
             try:
                 made = made.merge_with(other)
             except ValueError:
-                raise ValueError(f"its inputs must have one shape: 0 is {inputs[0]}, {i} is {other}") from None
+                raise ValueError(
+                    f"its inputs must have one shape: 0 is {inputs[0]}, {i} is {other}"
+                ) from None
         return made
 
     def compute(self, k: KernelContext, *values: Any) -> Any:
@@ -38,26 +45,28 @@ class AddN:
         first = inputs[0]
         for i, x in enumerate(inputs):
             if x.shape != first.shape:
-                raise ValueError(f"Inputs to operation {k.name} of type AddN must have the same size and shape. Input 0: "
-                                 f"{list(first.shape)} != input {i}: {list(x.shape)}")
+                raise ValueError(
+                    f"Inputs to operation {k.name} of type AddN must have the same size and shape. Input 0: "
+                    f"{list(first.shape)} != input {i}: {list(x.shape)}"
+                )
         add = k.xp.add
         if len(inputs) == 1:
-            return first.copy() if out is None else _store(first, out)
+            return first.copy() if out is None else store(first, out)
         made = add(first, inputs[1], out)
         for x in inputs[2:]:
             made = add(made, x, made if made.ndim else None)
-        return made if out is None else made if made is out else _store(made, out)
+        return made if out is None else made if made is out else store(made, out)
 
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor]:
         return [dy] * len(op.inputs)
 
-    samples = [sample([normal(3, 4), normal(3, 4), normal(3, 4)]), sample([normal(2)]), sample([normal(), normal()]),
-               sample([ints(3), ints(3)]), sample([empty(0, 2), empty(0, 2)])]
-
-
-def _store(made: Any, out: Any) -> Any:
-    out[...] = made
-    return out
+    samples = [
+        sample([normal(3, 4), normal(3, 4), normal(3, 4)]),
+        sample([normal(2)]),
+        sample([normal(), normal()]),
+        sample([ints(3), ints(3)]),
+        sample([empty(0, 2), empty(0, 2)]),
+    ]
 
 
 @op("AccumulateNV2(inputs: N*T) -> sum: T", N="int >= 1", T=NUMBERS, shape="shape")
@@ -70,20 +79,34 @@ class AccumulateNV2(type(AddN.impl)):  # type: ignore[misc]
             made = made.merge_with(other)
         return made
 
-    samples = [sample([normal(3, 4), normal(3, 4), normal(3, 4)], shape=[3, 4], tensorflow=False,
-                      why="TensorFlow rewrites it before it runs"),
-               sample([normal(2)], shape=[2], tensorflow=False, why="TensorFlow rewrites it before it runs")]
+    samples = [
+        sample(
+            [normal(3, 4), normal(3, 4), normal(3, 4)],
+            shape=[3, 4],
+            tensorflow=False,
+            why="TensorFlow rewrites it before it runs",
+        ),
+        sample([normal(2)], shape=[2], tensorflow=False, why="TensorFlow rewrites it before it runs"),
+    ]
 
 
 class _Scan:
-    """Base of running sums and products: `exclusive` leaves the element itself out, `reverse` runs from the end."""
+    """Base of running sums and products: `exclusive` leaves the element itself out, `reverse` runs from the
+    end."""
 
     ufunc = ""
     host_inputs = (1,)
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), 1, exclusive=True), sample(normal(3, 4), -1, reverse=True),
-               sample(normal(4), 0, exclusive=True, reverse=True), sample(empty(0, 2), 0), sample(ints(3, 4), np.array(1, np.int64)),
-               sample(normal(6, dtype="half"), 0, gradient=False), sample(normal(3, dtype="complex64"), 0),
-               sample(normal(1, 3), 0, exclusive=True)]
+    samples = [
+        sample(normal(3, 4), 0),
+        sample(normal(3, 4), 1, exclusive=True),
+        sample(normal(3, 4), -1, reverse=True),
+        sample(normal(4), 0, exclusive=True, reverse=True),
+        sample(empty(0, 2), 0),
+        sample(ints(3, 4), np.array(1, np.int64)),
+        sample(normal(6, dtype="half"), 0, gradient=False),
+        sample(normal(3, dtype="complex64"), 0),
+        sample(normal(1, 3), 0, exclusive=True),
+    ]
 
     def shape(self, s: ShapeContext, x: TensorShape, axis: TensorShape) -> TensorShape:
         axis.with_rank(0)
@@ -98,7 +121,11 @@ class _Scan:
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         xp, dtype, name = k.xp, k.dtype, k.type
-        accumulate, exclusive, reverse = getattr(xp, self.ufunc).accumulate, k.attrs["exclusive"], k.attrs["reverse"]
+        accumulate, exclusive, reverse = (
+            getattr(xp, self.ufunc).accumulate,
+            k.attrs["exclusive"],
+            k.attrs["reverse"],
+        )
         narrow = k.output_dtypes[0] in (half, bfloat16)
         start = self.first(k.output_dtypes[0])
 
@@ -121,13 +148,19 @@ class _Scan:
                 accumulate(source, at, out=target)
             if narrow:
                 made = made.astype(dtype)
-                return made if out is None else _store(made, out)
+                return made if out is None else store(made, out)
             return made
+
         return scan
 
 
-@op("Cumsum(x: T, axis: Tidx) -> out: T", exclusive="bool = False", reverse="bool = False", T=NUMBERS,
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "Cumsum(x: T, axis: Tidx) -> out: T",
+    exclusive="bool = False",
+    reverse="bool = False",
+    T=NUMBERS,
+    Tidx="type in {int32,int64} = int32",
+)
 class Cumsum(_Scan):
     """The running sum along an axis."""
 
@@ -141,8 +174,13 @@ class Cumsum(_Scan):
         return [made, None]
 
 
-@op("Cumprod(x: T, axis: Tidx) -> out: T", exclusive="bool = False", reverse="bool = False", T=NUMBERS,
-    Tidx="type in {int32,int64} = int32")
+@op(
+    "Cumprod(x: T, axis: Tidx) -> out: T",
+    exclusive="bool = False",
+    reverse="bool = False",
+    T=NUMBERS,
+    Tidx="type in {int32,int64} = int32",
+)
 class Cumprod(_Scan):
     """The running product along an axis."""
 
@@ -154,12 +192,19 @@ class Cumprod(_Scan):
     def gradient(self, op: Any, dy: Tensor) -> list[Tensor | None]:
         # As TensorFlow's: 0 where x is 0.
         x, axis = op.inputs
-        total = raw.Cumsum(op.outputs[0] * dy, axis, exclusive=op.attrs["exclusive"], reverse=not op.attrs["reverse"])
+        total = raw.Cumsum(
+            op.outputs[0] * dy, axis, exclusive=op.attrs["exclusive"], reverse=not op.attrs["reverse"]
+        )
         return [raw.DivNoNan(total, x), None]
 
 
-@op("CumulativeLogsumexp(x: T, axis: Tidx) -> out: T", exclusive="bool = False", reverse="bool = False",
-    T="type in {bfloat16,half,float,double}", Tidx="type in {int32,int64} = int32")
+@op(
+    "CumulativeLogsumexp(x: T, axis: Tidx) -> out: T",
+    exclusive="bool = False",
+    reverse="bool = False",
+    T="type in {bfloat16,half,float,double}",
+    Tidx="type in {int32,int64} = int32",
+)
 class CumulativeLogsumexp(_Scan):
     """The running log(sum(exp(x))) along an axis, without overflow."""
 
@@ -178,5 +223,10 @@ class CumulativeLogsumexp(_Scan):
         down = raw.Exp(raw.CumulativeLogsumexp(negative - op.outputs[0], axis, **scan) + x)
         return [up - down, None]
 
-    samples = [sample(normal(3, 4), 0), sample(normal(3, 4), 1, exclusive=True, gradient=False), sample(normal(3, 4), -1, reverse=True),
-               sample(normal(4) * 100, 0, why="large values do not overflow", gradient=False), sample(empty(0, 2), 0)]
+    samples = [
+        sample(normal(3, 4), 0),
+        sample(normal(3, 4), 1, exclusive=True, gradient=False),
+        sample(normal(3, 4), -1, reverse=True),
+        sample(normal(4) * 100, 0, why="large values do not overflow", gradient=False),
+        sample(empty(0, 2), 0),
+    ]

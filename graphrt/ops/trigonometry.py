@@ -110,8 +110,11 @@ class Atan2(Elementwise):
         scaled = dz / (raw.Square(y) + raw.Square(x))
         return unbroadcast(y, x, x * scaled, -y * scaled)
 
-    samples = [sample(normal(3, 4), normal(4)), sample(normal(2, 1), normal(3)), sample(normal(3).of("half"), normal(3).of("half"),
-                                                                                       gradient=False)]
+    samples = [
+        sample(normal(3, 4), normal(4)),
+        sample(normal(2, 1), normal(3)),
+        sample(normal(3).of("half"), normal(3).of("half"), gradient=False),
+    ]
 
 
 @op("Sinh(x: T) -> y: T", T=INEXACT)

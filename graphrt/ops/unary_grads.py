@@ -1,4 +1,5 @@
-"""The ops that gradients of unary functions are made of: f's slope from its value y, times dy. Each has a gradient again."""
+"""The ops that gradients of unary functions are made of: f's slope from its value y, times dy. Each has a
+gradient again."""
 
 from __future__ import annotations
 
@@ -17,10 +18,14 @@ _INEXACT = (*FLOATS, *COMPLEX)
 
 def _samples(draw: Any) -> list[Any]:
     shape = draw.shape
-    return [sample(draw, normal(*shape)), sample(draw.of("float64"), normal(*shape, dtype="float64")),
-            sample(empty(0), empty(0)), sample(draw.of("half"), normal(*shape, dtype="half"), gradient=False, rtol=5e-3),
-            sample(draw.of("bfloat16"), normal(*shape, dtype="bfloat16"), gradient=False, rtol=4e-2),
-            sample(draw.of("complex64"), normal(*shape, dtype="complex64"))]
+    return [
+        sample(draw, normal(*shape)),
+        sample(draw.of("float64"), normal(*shape, dtype="float64")),
+        sample(empty(0), empty(0)),
+        sample(draw.of("half"), normal(*shape, dtype="half"), gradient=False, rtol=5e-3),
+        sample(draw.of("bfloat16"), normal(*shape, dtype="bfloat16"), gradient=False, rtol=4e-2),
+        sample(draw.of("complex64"), normal(*shape, dtype="complex64")),
+    ]
 
 
 @op("TanhGrad(y: T, dy: T) -> z: T", T=_INEXACT)

@@ -16,6 +16,7 @@ segments. One line is one node, so a traceback's line number says which node fai
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,8 +35,11 @@ from graphrt.runtime.schedule import waits
 PASSED_THROUGH = frozenset(("Identity", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "Snapshot",
                             "IdentityN"))
 _NOTHING = frozenset(("NoOp", "ControlTrigger"))
-# Nodes between two looks at the cancel flag.
+# Nodes between two looks at the cancel flag; this many bytes of a node's output count as another node, as many nodes as the
+# last figure does an output of unknown size.
 _POLL_EVERY = 32
+_POLL_BYTES = 1 << 18
+_POLL_UNKNOWN = 8
 # Values from this size on are let go after their last use; smaller ones when the segment returns.
 _RELEASED_FROM = 4096
 _TEMPORARY = re.compile(r"\bt\d+(?:_\d+)?\b")
@@ -200,13 +204,28 @@ class _Writer:
                 self.starter(node, guard)
             else:
                 self.call(node, guard)
-                since_poll += 1
+                since_poll += self.weight(node)
                 if since_poll >= _POLL_EVERY:
                     since_poll = 0
                     self.lines.append(("", "if step.is_cancelled: step.raise_cancelled()", node))
         if self.layout.is_single:
             values = [returned.get(i, "None") for i in range(self.layout.retval_count)]
             self.lines.append(("", f"return ({', '.join(values)}{',' if values else ''})", None))
+
+    def weight(self, node: Node) -> int:
+        """What the node counts between two looks at the cancel flag."""
+        if not node.dtypes:
+            return 1
+        buffer = self.special.buffers.of_value.get((node, 0))
+        if buffer is not None:
+            _, shape, dtype = self.special.buffers.views[buffer]
+        elif (node, 0) in self.special.fresh:
+            shape, dtype = self.special.fresh[node, 0]
+        elif node.shapes[0].is_fully_defined() and not node.dtypes[0].is_object:
+            shape, dtype = node.shapes[0].sizes, node.dtypes[0].np
+        else:
+            return _POLL_UNKNOWN
+        return 1 + math.prod(shape) * dtype.itemsize // _POLL_BYTES
 
     def call(self, node: Node, guard: Guard) -> None:
         n = self.layout.number[node]

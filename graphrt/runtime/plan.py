@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from graphrt.compiler.step_graph import Node, Partition
+from graphrt.core import resources
 from graphrt.core.constant_value import bound_kernel, run_kernel
 from graphrt.core.errors import UnimplementedError, describe
 from graphrt.core.registry import KernelContext
@@ -112,6 +113,7 @@ class Plan:
             self._find_dynamic(segment)
             segment.code = write_segment(self.layout, segment.nodes, self.name)
         self.slot_count = len(self.layout.slots)
+        self._reshapes = resources.reshapes
 
     # -- building ----------------------------------------------------------------------------------------------
 
@@ -225,6 +227,8 @@ class Plan:
     def _call(self, segment: Segment, step: Any, r: Any, key: tuple[Any, ...] | None, feeds: Any) -> Any:
         if step.is_traced:
             return self._guarded(self._traced(segment), step, r, None, feeds)
+        if self._reshapes != resources.reshapes:
+            self._forget_shapes()
         special = segment.special.get(key) if key is not None else None
         if special is None:
             if key is None or not self._worth_planning(segment, key):
@@ -282,6 +286,13 @@ class Plan:
             if made is None:
                 made = segment.special[key] = self._plan_segment(segment, key)
             return made
+
+    def _forget_shapes(self) -> None:
+        """A variable has another shape than the segments were planned for."""
+        with self._lock:
+            self._reshapes = resources.reshapes
+            for segment in self.segments:
+                segment.special, segment.seen = {}, set()
 
     def _plan_segment(self, segment: Segment, key: tuple[Any, ...]) -> tuple[SegmentCode, ArenaPool]:
         given = {v: TensorShape.of(tuple(shape)) for v, shape in zip(segment.dynamic, key)}

@@ -1,6 +1,7 @@
 """The `graphrt` command: picks the subcommand and hands it the other arguments.
 
-A subcommand is a module of this folder with `main(arguments) -> exit status`; it is imported when it is asked for.
+A subcommand is a module of this folder with `main(arguments) -> exit status`; it is imported when it is asked
+for.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def known_commands() -> dict[str, str]:
 
 def overview() -> str:
     """The text of `graphrt --help`."""
-    lines = ["graphrt runs TensorFlow 1's graphs and sessions; this command looks at models and runs clusters.", "",
-             "usage: graphrt COMMAND [ARGUMENT...]", "       graphrt COMMAND --help"]
+    lines = ["graphrt runs TensorFlow 1's graphs and sessions; this command looks at models and runs",
+             "clusters.", "", "usage: graphrt COMMAND [ARGUMENT...]", "       graphrt COMMAND --help"]
     for heading, commands in COMMANDS.items():
         lines += ["", f"{heading}:", *(f"  {name:<10} {purpose}" for name, purpose in commands.items())]
     width = max(len(line) for line, _ in _EXAMPLES)

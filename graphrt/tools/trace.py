@@ -47,14 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="graphrt trace", epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Where a traced step spent its time: a table of its ops, and a Chrome trace with a lane for each "
-                    "kernel\nthat ran at the same time and arrows along the tensors.")
+        description="Where a traced step spent its time: a table of its ops, and a Chrome trace with a lane\n"
+                    "for each kernel that ran at the same time and arrows along the tensors.")
     parser.add_argument("metadata", help="a RunMetadata: .pb, or .pbtxt in text form")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the Chrome trace (JSON) there")
     parser.add_argument("--memory", action="store_true", help="the trace also shows the lifetimes of tensors")
     parser.add_argument("--no-dataflow", action="store_true", help="the trace without arrows")
     parser.add_argument("--by-node", action="store_true", help="the table lists nodes, not types of ops")
-    parser.add_argument("--top", type=int, default=15, metavar="N", help="lines of the table a device (default %(default)s)")
+    parser.add_argument("--top", type=int, default=15, metavar="N",
+                        help="lines of the table a device (default %(default)s)")
     return parser
 
 
@@ -84,29 +85,29 @@ def read_run_metadata(path: str) -> Any:
 def report(events: list[Event], top: int, by_node: bool = False) -> list[str]:
     """A table a device, the costliest first: time, share, calls, and how much of the step it was busy."""
     began, ended = min(e.start for e in events), max(e.end for e in events)
-    lines = [f"The step took {(ended - began) / 1e3:,.3f} ms from its first kernel to its last."]
+    lines = [f"The step took {(ended - began) / 1e6:,.3f} ms from its first kernel to its last."]
     for device in sorted({e.device for e in events}):
         own = [e for e in events if e.device == device]
         total = sum(e.duration for e in own)
-        lines += ["", f"{device}: {len(own):,} kernels, {total / 1e3:,.3f} ms in them, "
-                      f"busy {100 * busy(own) / max(ended - began, 1e-9):.0f} % of the step"]
-        spent: dict[str, list[float]] = {}
+        lines += ["", f"{device}: {len(own):,} kernels, {total / 1e6:,.3f} ms in them, "
+                      f"busy {100 * busy(own) / max(ended - began, 1):.0f} % of the step"]
+        spent: dict[str, list[int]] = {}
         for event in own:
             spent.setdefault(f"{event.name} ({event.op})" if by_node else event.op, []).append(event.duration)
         ranked = sorted(spent.items(), key=lambda item: -sum(item[1]))
         width = max([24, *(len(name) for name, _ in ranked[:top])])
         for name, times in ranked[:top]:
-            share = 100 * sum(times) / max(total, 1e-9)
-            lines.append(f"  {name:<{width}} {sum(times):>12,.1f} us {share:>5.1f} %  {len(times):>6,} x")
+            micros, share = sum(times) / 1e3, 100 * sum(times) / max(total, 1)
+            lines.append(f"  {name:<{width}} {micros:>12,.1f} us {share:>5.1f} %  {len(times):>6,} x")
         if len(ranked) > top:
             lines.append(f"  ... and {len(ranked) - top:,} more (--top)")
     return lines
 
 
-def busy(events: list[Event]) -> float:
-    """Microseconds in which at least one of the events was under way."""
-    total, until = 0.0, float("-inf")
+def busy(events: list[Event]) -> int:
+    """Nanoseconds in which at least one of the events was under way."""
+    total, until = 0, 0
     for event in sorted(events, key=lambda e: e.start):
-        total += max(0.0, event.end - max(event.start, until))
+        total += max(0, event.end - max(event.start, until))
         until = max(until, event.end)
     return total

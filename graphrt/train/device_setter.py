@@ -53,10 +53,11 @@ def byte_size_load_fn(op: Any) -> int:
     """
     if len(op.outputs) != 1:
         raise ValueError(f"Op {op.name} must have a single output, and has {len(op.outputs)}")
-    shape = op.attrs.get("shape", op.outputs[0].shape)
+    # Where a device function asks, a variable's shape is its attr's: its output's is not inferred yet.
+    shape = op.attrs["shape"] if "shape" in op.attrs else op.outputs[0].shape
     if not shape.is_fully_defined():
         raise ValueError(f"Op {op.name} must have a fully defined shape: its bytes are not known from {shape}")
-    dtype = op.attrs.get("dtype", op.outputs[0].dtype).base_dtype
+    dtype = op.outputs[0].dtype if "dtype" not in op.attrs else op.attrs["dtype"].base_dtype
     # A string's bytes are not known: a pointer's stand for them.
     return (shape.num_elements() or 0) * (8 if dtype is string else dtype.size)
 

@@ -15,10 +15,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from graphrt.core.errors import CancelledError, DeadlineExceededError, OpError, UnavailableError, UnimplementedError, from_code
+from graphrt.core.errors import CancelledError, DeadlineExceededError, OpError, ResourceExhaustedError, UnavailableError, \
+    UnimplementedError, from_code
 from graphrt.transport import security
 from graphrt.transport.interface import Buffers, Done
-from graphrt.transport.link import MAX_PAYLOAD
 from graphrt.transport.link_io import LINK_METHOD, Link
 from graphrt.transport.loop import LoopThread, io_loop
 
@@ -36,7 +36,8 @@ OPTIONS: list[tuple[str, Any]] = [
     ("grpc.optimization_target", "throughput"),
     ("grpc.lb_policy_name", "pick_first"),
 ]
-assert MAX_PAYLOAD > 1 << 31
+# What protobuf can hold.
+_MOST_UNARY = (1 << 31) - 1
 
 
 class GrpcPeer:
@@ -147,6 +148,9 @@ class GrpcPeer:
         if stub is None:
             stub = self._methods[method] = self._channel.unary_unary(method)
         message = b"".join(request) if isinstance(request, list) else bytes(request)
+        if len(message) > _MOST_UNARY:
+            raise ResourceExhaustedError(None, None, f"{method} of {len(message)} bytes: {self.address} is not a graphrt server, and takes "
+                                         "messages of up to 2 GB")
         try:
             answer = await stub(message, timeout=timeout, metadata=security.metadata())
         except grpc.aio.AioRpcError as error:

@@ -141,11 +141,24 @@ def split(buffer: Any, number: int) -> tuple[list[Any], bytes]:
     taken, kept, at = [], [], 0
     for found, value, start, end in fields(view):
         if found == number:
-            taken.append(value)
+            taken.append(_bytes(value))
             kept.append(view[at:start])
             at = end
     kept.append(view[at:])
     return taken, b"".join(kept)
+
+
+def _bytes(value: Any) -> Any:
+    """A field's value that must be bytes. Raises InvalidArgumentError for a number."""
+    if value.__class__ is not memoryview:
+        raise InvalidArgumentError(None, None, "a message is malformed: a number where bytes are due")
+    return value
+
+
+def _int(value: Any) -> int:
+    if value.__class__ is not int:
+        raise InvalidArgumentError(None, None, "a message is malformed: bytes where a number is due")
+    return value
 
 
 def tensor_proto(value: Any) -> list[Any]:
@@ -176,11 +189,11 @@ def read_tensor_proto(buffer: Any) -> Any:
     number, sizes, content = 0, [], None
     for field, value, _, _ in fields(buffer):
         if field == 1:
-            number = value
+            number = _int(value)
         elif field == 2:
-            sizes = _sizes(value)
+            sizes = _sizes(_bytes(value))
         elif field == 4:
-            content = value
+            content = _bytes(value)
         elif field != 3:
             content = None
             break
@@ -205,9 +218,9 @@ def _sizes(shape: Any) -> list[int] | None:
         if field != 2:
             return None
         size = 0
-        for inner, number, _, _ in fields(value):
+        for inner, number, _, _ in fields(_bytes(value)):
             if inner == 1:
-                size = number
+                size = _int(number)
         sizes.append(size)
     return sizes
 
@@ -228,9 +241,9 @@ def read_named_tensor(buffer: Any) -> tuple[str, Any]:
     name, array = "", None
     for field, value, _, _ in fields(buffer):
         if field == 1:
-            name = str(value, "utf-8")
+            name = str(_bytes(value), "utf-8", "replace")
         elif field == 2:
-            array = read_tensor_proto(value)
+            array = read_tensor_proto(_bytes(value))
     if array is None:
         raise InvalidArgumentError(None, None, f"the tensor '{name}' of a message has no value")
     return name, array
@@ -247,16 +260,13 @@ def recv_response(value: Any, is_dead: bool) -> list[Any]:
 
 def read_recv_response(buffer: Any) -> tuple[Any, bool]:
     """(array, is_dead) of a RecvTensorResponse's bytes."""
-    array, is_dead = None, False
+    content, is_dead = memoryview(b""), False
     for field, value, _, _ in fields(buffer):
         if field == 1:
-            content = value
-            array = content
+            content = _bytes(value)
         elif field == 2:
-            is_dead = bool(value)
-    if is_dead:
-        return None, True
-    return read_tensor_proto(array if array is not None else b""), False
+            is_dead = bool(_int(value))
+    return (None, True) if is_dead else (read_tensor_proto(content), False)
 
 
 def parse(kind: Any, buffer: Any) -> Any:

@@ -114,8 +114,7 @@ def test_an_effect_in_a_branch_happens_only_if_the_branch_is_taken(g, taken, opt
     """Also where nothing takes it, and where it has no input from outside the branch."""
     def assign(x):
         v = raw.VarHandleOp(dtype="float32", shape=[], shared_name="v")
-        raw.AssignAddVariableOp(v, const(1.0), name="add")
-        return [x]
+        return [x], [raw.AssignAddVariableOp(v, const(1.0), name="add")]
 
     then, other = function("then", assign), function("other", lambda x: [x])
     g.functions = {"then": then, "other": other}
@@ -134,8 +133,7 @@ def test_an_effect_in_a_branch_happens_only_if_the_branch_is_taken(g, taken, opt
 
 def test_what_waits_for_an_if_waits_for_the_effects_of_the_branch(g):
     def assign(v, x):
-        raw.AssignVariableOp(v, x, name="set")
-        return [x]
+        return [x], [raw.AssignVariableOp(v, x, name="set")]
 
     then = function("then", assign, ("resource", "float32"))
     other = function("other", lambda v, x: [x], ("resource", "float32"))
@@ -150,6 +148,26 @@ def test_what_waits_for_an_if_waits_for_the_effects_of_the_branch(g):
     step = compiled(g, fetches=read, feeds=[p, x])
     assert run.run(step, [np.array(True), np.float32(5)]) == [5]
     assert run.ran.index("cond/then/set") < run.ran.index("read")
+
+
+def test_a_stateful_node_that_is_no_control_output_runs_in_a_call_by_name_only(g):
+    from graphrt.core.function_def import call_op_def
+
+    def body(v, x):
+        raw.AssignVariableOp(v, x, name="set")
+        return [x]
+
+    f = function("f", body, ("resource", "float32"))
+    g.functions["f"] = f
+    with g.as_default():
+        p, x = placeholders("bool", "float32")
+        v = raw.VarHandleOp(dtype="float32", shape=[], shared_name="v", name="v")
+        made = {"If": branch(p, [v, x], f, f)[0], "call": call(f, [v, x], "StatefulPartitionedCall", "c")[0],
+                "by name": call_op_def(f)(v, x, name="n")}
+    for kind, tensor in made.items():
+        run = Interpreter()
+        run.run(compiled(g, fetches=tensor, feeds=[p, x]), [np.array(True), np.float32(5)])
+        assert any(name.endswith("/set") for name in run.ran) == (kind == "by name"), kind
 
 
 def test_what_an_if_waits_for_has_run_before_its_branches(g):
@@ -185,10 +203,9 @@ def test_an_inlined_calls_control_inputs_reach_its_source_nodes(g):
     assert run.ran.index("assign") < run.ran.index("call/read")
 
 
-def test_what_waits_for_a_call_waits_for_its_stateful_nodes(g):
+def test_what_waits_for_a_call_waits_for_its_effects(g):
     def assign(v):
-        raw.AssignVariableOp(v, const(4.0), name="assign")
-        return []
+        return [], [raw.AssignVariableOp(v, const(4.0), name="assign")]
 
     writer = function("writer", assign, ("resource",))
     g.functions["writer"] = writer
@@ -381,8 +398,7 @@ def test_a_fetch_in_an_untaken_v1_branch_is_dead(g):
 def test_a_call_in_a_v1_branch_runs_only_if_the_branch_is_taken(g):
     def body(x):
         v = raw.VarHandleOp(dtype="float32", shape=[], shared_name="v")
-        raw.AssignVariableOp(v, const(4.0), name="assign")
-        return [x]
+        return [x], [raw.AssignVariableOp(v, const(4.0), name="assign")]
 
     f = function("f", body)
     g.functions["f"] = f

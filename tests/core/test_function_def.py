@@ -162,6 +162,51 @@ def test_tensorflows_functional_conditionals_run_here(tf):
             np.testing.assert_allclose(m, e, rtol=1e-6)
 
 
+def test_effects_in_functions_happen_where_they_do_in_tensorflow(tf):
+    """Control outputs always, other stateful nodes in calls by name (Defun) only, both in taken branches
+    only."""
+    from tensorflow.python.framework import function as tf_function
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as theirs:
+        v1.enable_control_flow_v2()
+        variables = [v1.Variable(0.0, use_resource=True, name=f"v{i}") for i in range(4)]
+        x, p = v1.placeholder(tf.float32, [], name="x"), v1.placeholder(tf.bool, [], name="p")
+
+        def add(i):
+            return variables[i].assign_add(1.0)
+
+        @tf_function.Defun(tf.float32, tf.resource, func_name="by_name")
+        def by_name(a, handle):
+            tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.constant(1.0))
+            return a
+
+        traced = tf.function(lambda a: (add(1), a)[1], autograph=False)
+        unreturned = lambda: (add(2), x)[1]  # noqa: E731
+        needed = lambda: x + add(3)  # noqa: E731
+        made = [by_name(x, variables[0].handle), traced(x), v1.cond(p, unreturned, lambda: x),
+                v1.cond(p, needed, lambda: x)]
+        fetches = [tf.identity(t, name=f"y{i}") for i, t in enumerate(made)]
+        init = v1.global_variables_initializer()
+        reads = [tf.identity(v, name=f"read{i}") for i, v in enumerate(variables)]
+        serialized = theirs.as_graph_def().SerializeToString()
+        with v1.Session() as session:
+            session.run(init)
+            wanted = []
+            for taken in (True, False):
+                session.run(fetches, {x: 1.0, p: taken})
+                wanted.append(session.run(reads))
+    ours = Graph()
+    with ours.as_default():
+        import_graph_def(graph_pb2.GraphDef.FromString(serialized), name="")
+    run = Interpreter()
+    run.run(compiled(ours, targets=init.name))
+    step = compiled(ours, fetches=[f.name for f in fetches], feeds=["x:0", "p:0"])
+    for taken, expected in zip((True, False), wanted):
+        run.run(step, [np.float32(1.0), np.array(taken)])
+        assert run.run(compiled(ours, fetches=[r.name for r in reads])) == expected
+    assert wanted[0] == [1.0, 1.0, 0.0, 1.0]
+
+
 def test_tensorflow_runs_our_functions(tf):
     v1 = tf.compat.v1
     g = Graph()

@@ -1,4 +1,5 @@
-"""Mathematics without an oracle: accuracy against Python's own functions and identities, and what bad input says."""
+"""Mathematics without an oracle: accuracy against Python's own functions and identities, and what bad input
+says."""
 
 from __future__ import annotations
 
@@ -34,9 +35,18 @@ def quiet_floats():
 WIDE = np.concatenate([np.linspace(-6, 6, 4001), np.linspace(-27, 27, 997), [0.0, 1e-300, 1e-9]])
 
 
-@pytest.mark.parametrize("name, domain, exact", [
-    ("erf", WIDE, math.erf), ("erfc", WIDE[WIDE < 26], math.erfc),
-    ("lgamma", np.concatenate([np.linspace(0.01, 60, 5001), [1e-8, 1e5, 1e12], -np.linspace(0.05, 9.93, 199)]), math.lgamma)])
+@pytest.mark.parametrize(
+    "name, domain, exact",
+    [
+        ("erf", WIDE, math.erf),
+        ("erfc", WIDE[WIDE < 26], math.erfc),
+        (
+            "lgamma",
+            np.concatenate([np.linspace(0.01, 60, 5001), [1e-8, 1e5, 1e12], -np.linspace(0.05, 9.93, 199)]),
+            math.lgamma,
+        ),
+    ],
+)
 def test_special_functions_are_exact_to_a_few_bits(name: str, domain: np.ndarray, exact: Any) -> None:
     ours = getattr(special_functions, name)(np, domain)
     wanted = np.array([exact(v) for v in domain])
@@ -48,7 +58,9 @@ def test_special_functions_are_exact_to_a_few_bits(name: str, domain: np.ndarray
 
 def test_inverses_undo_their_functions() -> None:
     x = np.concatenate([np.linspace(-0.999, 0.999, 2001), 1 - np.logspace(-14, -1, 50)])
-    np.testing.assert_allclose(special_functions.erf(np, special_functions.erfinv(np, x)), x, rtol=4e-16, atol=0)
+    np.testing.assert_allclose(
+        special_functions.erf(np, special_functions.erfinv(np, x)), x, rtol=4e-16, atol=0
+    )
     p = np.concatenate([np.linspace(0.001, 0.999, 999), np.logspace(-300, -1, 300)])
     back = special_functions.erfc(np, -special_functions.ndtri(np, p) / math.sqrt(2)) / 2
     # A tail's relative error is the argument's times its square.
@@ -57,14 +69,22 @@ def test_inverses_undo_their_functions() -> None:
 
 def test_gamma_and_beta_functions_keep_their_identities() -> None:
     x = np.linspace(0.1, 40, 500)
-    np.testing.assert_allclose(special_functions.digamma(np, x + 1) - special_functions.digamma(np, x), 1 / x, rtol=1e-10)
+    np.testing.assert_allclose(
+        special_functions.digamma(np, x + 1) - special_functions.digamma(np, x), 1 / x, rtol=1e-10
+    )
     n = np.full_like(x, 2.0)
-    np.testing.assert_allclose(special_functions.polygamma(np, n, x) - special_functions.polygamma(np, n, x + 1), -2 / x ** 3, rtol=1e-9)
-    np.testing.assert_allclose(special_functions.zeta(np, n, np.ones_like(x)), math.pi ** 2 / 6, rtol=1e-14)
+    np.testing.assert_allclose(
+        special_functions.polygamma(np, n, x) - special_functions.polygamma(np, n, x + 1),
+        -2 / x**3,
+        rtol=1e-9,
+    )
+    np.testing.assert_allclose(special_functions.zeta(np, n, np.ones_like(x)), math.pi**2 / 6, rtol=1e-14)
     one = np.ones_like(x)
     np.testing.assert_allclose(special_functions.igamma(np, one, x)[0], -np.expm1(-x), rtol=1e-12)
     np.testing.assert_allclose(special_functions.igammac(np, one, x), np.exp(-x), rtol=1e-11)
-    np.testing.assert_allclose(special_functions.betainc(np, one, x, np.full_like(x, 0.3)), -np.expm1(x * math.log(0.7)), rtol=1e-12)
+    np.testing.assert_allclose(
+        special_functions.betainc(np, one, x, np.full_like(x, 0.3)), -np.expm1(x * math.log(0.7)), rtol=1e-12
+    )
 
 
 def test_poles_and_ends_of_special_functions() -> None:
@@ -130,24 +150,32 @@ def test_integers_divide_as_c_and_python_do() -> None:
 
 
 def test_casts_cut_fractions_and_take_all_but_zero_as_true() -> None:
-    values = run(tf.cast([1.9, -1.9], tf.int32), tf.cast([0.0, -0.0, np.nan, 0.1], tf.bool), tf.cast([True, False], tf.float32))
+    values = run(
+        tf.cast([1.9, -1.9], tf.int32),
+        tf.cast([0.0, -0.0, np.nan, 0.1], tf.bool),
+        tf.cast([True, False], tf.float32),
+    )
     assert [v.tolist() for v in values] == [[1, -1], [False, False, True, True], [1, 0]]
 
 
-@pytest.mark.parametrize("build, says", [
-    (lambda x, i: tf.floordiv(i, 0), "Integer division by zero"),
-    (lambda x, i: i % tf.constant([1, 0, 2]), "Integer division by zero"),
-    (lambda x, i: tf.pow(i, -1), "negative integer powers"),
-    (lambda x, i: tf.matrix_inverse(tf.zeros([2, 2]) * x[0]), "not invertible"),
-    (lambda x, i: tf.cholesky(-tf.eye(2) * x[0]), "not successful"),
-    (lambda x, i: tf.segment_sum(x, i), "not increasing"),
-    (lambda x, i: tf.unsorted_segment_sum(x, i, 2), r"segment_ids\[0\] = 2 is out of range \[0, 2\)"),
-    (lambda x, i: tf.sparse_segment_sum(x, i + 5, [0, 0, 0]), r"indices\[0\] == 7 out of range \[0, 3\)"),
-    (lambda x, i: tf.reduce_sum(x, i[0]), r"Invalid reduction dimension \(2 for input with 1 dimension"),
-    (lambda x, i: tf.argmax(x, i[0]), "Expected dimension in the range"),
-    (lambda x, i: tf.histogram_fixed_width(x * np.nan, [0.0, 1.0]), "must not contain NaN"),
-    (lambda x, i: tf.range(0, i[0], -1), "Requires start >= limit"),
-    (lambda x, i: tf.bincount(i - 5), "non-negative")])
+@pytest.mark.parametrize(
+    "build, says",
+    [
+        (lambda x, i: tf.floordiv(i, 0), "Integer division by zero"),
+        (lambda x, i: i % tf.constant([1, 0, 2]), "Integer division by zero"),
+        (lambda x, i: tf.pow(i, -1), "negative integer powers"),
+        (lambda x, i: tf.matrix_inverse(tf.zeros([2, 2]) * x[0]), "not invertible"),
+        (lambda x, i: tf.cholesky(-tf.eye(2) * x[0]), "not successful"),
+        (lambda x, i: tf.segment_sum(x, i), "not increasing"),
+        (lambda x, i: tf.unsorted_segment_sum(x, i, 2), r"segment_ids\[0\] = 2 is out of range \[0, 2\)"),
+        (lambda x, i: tf.sparse_segment_sum(x, i + 5, [0, 0, 0]), r"indices\[0\] == 7 out of range \[0, 3\)"),
+        (lambda x, i: tf.reduce_sum(x, i[0]), r"Invalid reduction dimension \(2 for input with 1 dimension"),
+        (lambda x, i: tf.argmax(x, i[0]), "Expected dimension in the range"),
+        (lambda x, i: tf.histogram_fixed_width(x * np.nan, [0.0, 1.0]), "must not contain NaN"),
+        (lambda x, i: tf.range(0, i[0], -1), "Requires start >= limit"),
+        (lambda x, i: tf.bincount(i - 5), "non-negative"),
+    ],
+)
 def test_bad_values_are_invalid_arguments_that_name_the_op_and_the_line(build: Any, says: str) -> None:
     with tf.Graph().as_default():
         x, i = tf.placeholder(tf.float32, [None]), tf.placeholder(tf.int32, [None])
@@ -157,29 +185,49 @@ def test_bad_values_are_invalid_arguments_that_name_the_op_and_the_line(build: A
     assert "test_math_values.py" in str(caught.value)
 
 
-@pytest.mark.parametrize("build, kind, says", [
-    (lambda: tf.matmul(tf.zeros([100, 784]), tf.zeros([10, 784])), ValueError, r"transpose_b=True would give \[100, 10\]"),
-    (lambda: tf.zeros([2, 3]) + tf.zeros([4, 3]), ValueError, "sizes 2 and 4 differ"),
-    (lambda: tf.constant(1) + tf.constant(1.0), TypeError, "tf.cast"),
-    (lambda: tf.constant(1) / tf.constant(1.0), TypeError, "same dtype"),
-    (lambda: tf.reduce_sum(tf.zeros([2, 3]), 2), ValueError, "from -2 to 1"),
-    (lambda: tf.reduce_sum(tf.zeros([2, 3]), [0, -2]), ValueError, "duplicate"),
-    (lambda: tf.reduce_sum(tf.zeros([2]), axis=0, reduction_indices=0), ValueError, "one argument's two names"),
-    (lambda: tf.add_n([]), ValueError, "at least one"),
-    (lambda: tf.add_n([tf.zeros([2]), tf.zeros([3])]), ValueError, "one shape"),
-    (lambda: tf.einsum("ij,jk->iz", tf.zeros([2, 3]), tf.zeros([3, 4])), ValueError, "'z'"),
-    (lambda: tf.einsum("ij,jk->ik", tf.zeros([2, 3]), tf.zeros([4, 4])), ValueError, "label 'j' has size 3 and size 4"),
-    (lambda: tf.einsum("ij->j", tf.zeros([2, 3]), tf.zeros([2])), ValueError, "Got 2 inputs"),
-    (lambda: tf.tensordot(tf.zeros([2, 3]), tf.zeros([3, 4]), 5), ValueError, "must not be larger"),
-    (lambda: tf.matmul(tf.zeros([2, 2]), tf.zeros([2, 2]), transpose_a=True, adjoint_a=True), ValueError, "Only one of"),
-    (lambda: tf.range(tf.constant(3, tf.int8)), TypeError, "name the dtype"),
-    (lambda: tf.complex(1.0, tf.constant(1.0, tf.float64)), TypeError, "incorrect types"),
-    (lambda: tf.scalar_mul([1.0, 2.0], tf.zeros([2])), ValueError, "0-D"),
-    (lambda: tf.norm(tf.zeros([2, 2]), "fro"), ValueError, "vector norm"),
-    (lambda: tf.math.polyval(tf.zeros([2]), 1.0), ValueError, "list"),
-    (lambda: tf.matrix_inverse(tf.zeros([2, 3])), ValueError, "must be square"),
-    (lambda: tf.spectral.dct(tf.zeros([4]), type=1, norm="ortho"), ValueError, "Type-I"),
-    (lambda: tf.eye(2.5), TypeError, "integer")])
+@pytest.mark.parametrize(
+    "build, kind, says",
+    [
+        (
+            lambda: tf.matmul(tf.zeros([100, 784]), tf.zeros([10, 784])),
+            ValueError,
+            r"transpose_b=True would give \[100, 10\]",
+        ),
+        (lambda: tf.zeros([2, 3]) + tf.zeros([4, 3]), ValueError, "sizes 2 and 4 differ"),
+        (lambda: tf.constant(1) + tf.constant(1.0), TypeError, "tf.cast"),
+        (lambda: tf.constant(1) / tf.constant(1.0), TypeError, "same dtype"),
+        (lambda: tf.reduce_sum(tf.zeros([2, 3]), 2), ValueError, "from -2 to 1"),
+        (lambda: tf.reduce_sum(tf.zeros([2, 3]), [0, -2]), ValueError, "duplicate"),
+        (
+            lambda: tf.reduce_sum(tf.zeros([2]), axis=0, reduction_indices=0),
+            ValueError,
+            "one argument's two names",
+        ),
+        (lambda: tf.add_n([]), ValueError, "at least one"),
+        (lambda: tf.add_n([tf.zeros([2]), tf.zeros([3])]), ValueError, "one shape"),
+        (lambda: tf.einsum("ij,jk->iz", tf.zeros([2, 3]), tf.zeros([3, 4])), ValueError, "'z'"),
+        (
+            lambda: tf.einsum("ij,jk->ik", tf.zeros([2, 3]), tf.zeros([4, 4])),
+            ValueError,
+            "label 'j' has size 3 and size 4",
+        ),
+        (lambda: tf.einsum("ij->j", tf.zeros([2, 3]), tf.zeros([2])), ValueError, "Got 2 inputs"),
+        (lambda: tf.tensordot(tf.zeros([2, 3]), tf.zeros([3, 4]), 5), ValueError, "must not be larger"),
+        (
+            lambda: tf.matmul(tf.zeros([2, 2]), tf.zeros([2, 2]), transpose_a=True, adjoint_a=True),
+            ValueError,
+            "Only one of",
+        ),
+        (lambda: tf.range(tf.constant(3, tf.int8)), TypeError, "name the dtype"),
+        (lambda: tf.complex(1.0, tf.constant(1.0, tf.float64)), TypeError, "incorrect types"),
+        (lambda: tf.scalar_mul([1.0, 2.0], tf.zeros([2])), ValueError, "0-D"),
+        (lambda: tf.norm(tf.zeros([2, 2]), "fro"), ValueError, "vector norm"),
+        (lambda: tf.math.polyval(tf.zeros([2]), 1.0), ValueError, "list"),
+        (lambda: tf.matrix_inverse(tf.zeros([2, 3])), ValueError, "must be square"),
+        (lambda: tf.spectral.dct(tf.zeros([4]), type=1, norm="ortho"), ValueError, "Type-I"),
+        (lambda: tf.eye(2.5), TypeError, "integer"),
+    ],
+)
 def test_what_cannot_be_built_says_why(build: Any, kind: type, says: str) -> None:
     with tf.Graph().as_default(), pytest.raises(kind, match=says):
         build()
@@ -200,9 +248,15 @@ def test_an_object_that_knows_tensors_answers_the_operator_that_a_tensor_cannot(
 
 def test_gradients_of_gradients_are_derivatives() -> None:
     x = tf.constant(np.linspace(-0.9, 0.9, 7), tf.float64)
-    for function, second in ((tf.tanh, lambda v: -2 * np.tanh(v) * (1 - np.tanh(v) ** 2)), (tf.exp, np.exp), (tf.sin, lambda v: -np.sin(v)),
-                             (tf.square, lambda v: np.full_like(v, 2)), (lambda t: 1 / (t + 2), lambda v: 2 / (v + 2) ** 3),
-                             (lambda t: tf.rsqrt(t + 2), lambda v: 0.75 * (v + 2) ** -2.5), (lambda t: tf.sqrt(t + 2), lambda v: -0.25 * (v + 2) ** -1.5)):
+    for function, second in (
+        (tf.tanh, lambda v: -2 * np.tanh(v) * (1 - np.tanh(v) ** 2)),
+        (tf.exp, np.exp),
+        (tf.sin, lambda v: -np.sin(v)),
+        (tf.square, lambda v: np.full_like(v, 2)),
+        (lambda t: 1 / (t + 2), lambda v: 2 / (v + 2) ** 3),
+        (lambda t: tf.rsqrt(t + 2), lambda v: 0.75 * (v + 2) ** -2.5),
+        (lambda t: tf.sqrt(t + 2), lambda v: -0.25 * (v + 2) ** -1.5),
+    ):
         first = tf.gradients(function(x), x)[0]
         value, at = run(tf.gradients(first, x)[0], x)
         np.testing.assert_allclose(value, second(at), rtol=1e-12, atol=1e-14)
@@ -210,6 +264,7 @@ def test_gradients_of_gradients_are_derivatives() -> None:
 
 def test_rare_functions_say_what_to_install_where_scipy_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
+
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     monkeypatch.setitem(sys.modules, "scipy", None)
     x = tf.placeholder(tf.float32, [])

@@ -70,7 +70,6 @@ class Program:
     instructions: list[Instruction] = field(default_factory=list)
     types: list[Type] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    is_stateless: bool = True
     needs_a_batch: bool = False
 
     def __repr__(self) -> str:
@@ -117,8 +116,8 @@ class Builder:
 
 
 class _Writer:
-    def __init__(self, choices: Choices) -> None:
-        self.c, self.program = choices, Program()
+    def __init__(self, choices: Choices, stateless: bool) -> None:
+        self.c, self.program, self.stateless = choices, Program(), stateless
         self.types = self.program.types
         self.variables: list[tuple[str, Shape, bool]] = []  # dtype, shape, is_ref
         self.queued: list[int] = []
@@ -150,15 +149,17 @@ class _Writer:
         return self.seeds
 
 
-def program(source: bytes) -> Program:
-    """The program that these bytes decide."""
-    w = _Writer(Choices(source))
+def program(source: bytes, stateless: bool = False) -> Program:
+    """The program that these bytes decide; without variables, queues and random numbers where it is to be `stateless`."""
+    w = _Writer(Choices(source), stateless)
     w.emit("placeholder", lambda b: b.tf.placeholder(b.tf.float32, [None, 4]), [], Type("float32", (BATCH, 4)))
     w.emit("placeholder", lambda b: b.tf.placeholder(b.tf.int32, [3]), [], Type("int32", (3,)))
     w.emit("placeholder", lambda b: b.tf.placeholder(b.tf.float32, [3, 4]), [], Type("float32", (3, 4)))
     size = 3 + w.c.below(14)
     for _ in range(size):
-        _GENERATORS[w.c.below(len(_GENERATORS))](w)
+        generator = _GENERATORS[w.c.below(len(_GENERATORS))]
+        if not (stateless and generator in _STATEFUL):
+            generator(w)
     made = w.program
     batches = [3, 1, 5] if made.needs_a_batch else [3, 1, 5, 0]
     for _ in range(1 + w.c.below(2)):
@@ -503,7 +504,6 @@ def _waits(w: _Writer) -> None:
 
 
 def _random(w: _Writer) -> None:
-    w.program.is_stateless = False
     seed = w.seed()
     which = w.c.below(4)
     if which == 0:
@@ -522,7 +522,6 @@ def _variable(w: _Writer) -> int:
     """The number of a variable: a new one, or one of those there are."""
     if w.variables and w.c.below(3):
         return w.c.below(len(w.variables))
-    w.program.is_stateless = False
     dtype = ("float32", "int32")[w.c.below(2)]
     is_ref = w.c.below(2) == 0
     shape: Shape = ((3, 4), (4,), ())[w.c.below(3)]
@@ -621,7 +620,6 @@ def _scatter(w: _Writer) -> None:
 
 
 def _queue(w: _Writer) -> None:
-    w.program.is_stateless = False
     i = w.pick(lambda t: t.dtype == "float32" and t.shape in ((4,), (3, 4)))
     assert i is not None
     t = w.types[i]
@@ -661,13 +659,11 @@ def _cond(w: _Writer) -> None:
     t = w.types[i]
     j = w.pick(lambda o: o.dtype == t.dtype and o.shape == t.shape)
     assert j is not None
-    n = _variable(w) if w.c.below(2) else None
+    n = _variable(w) if w.c.below(2) and not w.stateless else None
     nested, queued = w.c.below(3) == 2, w.c.below(5) == 4 and bool(w.queued)
     kinds = [w.c.below(4), w.c.below(4)]
-    seed = w.seed() if w.c.below(4) == 3 else None
-    if seed is not None:
-        w.program.is_stateless = False
-
+    seed = w.seed() if w.c.below(4) == 3 and not w.stateless else None
+    
     def make(b: Builder, pred: Any, x: Any, y: Any) -> Any:
         tf = b.tf
         things = ([b.variables[n]] if n is not None else []) + (b.queues if queued else [])
@@ -706,3 +702,4 @@ _GENERATORS: list[Callable[[_Writer], Any]] = [
     _unary, _binary, _view, _constant, _reduce, _matmul, _join, _cond, _read, _update, _select, _compare, _gather, _like, _cast,
     _unary, _binary, _view, _scatter, _random, _queue, _cond, _update, _unstack, _split, _mask, _logical, _cumsum, _argmax, _waits,
 ]
+_STATEFUL = (_read, _update, _scatter, _random, _queue)

@@ -15,7 +15,7 @@ import graphrt as tf
 from graphrt.runtime import arena, plan
 from tests.runtime.random_graphs import Program, feed_value, program
 
-PROGRAMS = st.binary(min_size=8, max_size=260)
+PROGRAMS = st.binary(min_size=60, max_size=300)
 ONE_CPU = [""]
 DEVICES = ["/cpu:0", "/cpu:1", "/gpu:0", "/gpu:1"]
 
@@ -116,9 +116,7 @@ def test_traced_steps_and_a_second_session_give_the_same_bits(source: bytes) -> 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(PROGRAMS, st.booleans())
 def test_eight_threads_in_one_session_give_the_bits_of_one(source: bytes, on_devices: bool) -> None:
-    made = program(source)
-    if not made.is_stateless:
-        return
+    made = program(source, stateless=True)
     built = Built(made, DEVICES if on_devices else ONE_CPU, optimised=True)
     alone = built.run()
     got: dict[int, Any] = {}

@@ -1,0 +1,49 @@
+"""A progress line: drawn over and over on a terminal, written at each tenth of the way elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TextIO
+
+_REDRAW_S = 0.1
+_BAR = 24
+
+
+class Progress:
+    """How far a loop of `steps` is.
+
+    Args:
+      steps: where it ends.
+      out: where it is written. `graphrt launch` on a terminal keeps a line for each task and says so in the
+        environment.
+    """
+
+    def __init__(self, steps: int, out: TextIO = sys.stdout) -> None:
+        self.steps, self._out = steps, out
+        self._is_live = out.isatty() or os.environ.get("GRAPHRT_PROGRESS") == "live"
+        self._began = self._drawn = time.perf_counter()
+        self._tenth = 0
+
+    def is_due(self, step: int) -> bool:
+        """True where a line is to be shown after this step: fetch what it says only then."""
+        if step >= self.steps:
+            return True
+        if self._is_live:
+            return time.perf_counter() - self._drawn >= _REDRAW_S
+        return 10 * step // self.steps > self._tenth
+
+    def show(self, step: int, text: str) -> None:
+        """Show that `step` is done, and `text`."""
+        step = min(step, self.steps)
+        self._drawn = time.perf_counter()
+        self._tenth = 10 * step // self.steps
+        took = self._drawn - self._began
+        line = f"step {step:{len(str(self.steps))}}/{self.steps}  {text}  {1e3 * took / max(step, 1):.2f} ms a step"
+        if not self._is_live:
+            print(line, file=self._out, flush=True)
+            return
+        left = f"{took / max(step, 1) * (self.steps - step):.0f} s to go" if step < self.steps else f"{took:.1f} s"
+        bar = "#" * (_BAR * step // self.steps)
+        print(f"[{bar:<{_BAR}}] {line}, {left}   ", end="\n" if step == self.steps else "\r", file=self._out, flush=True)
