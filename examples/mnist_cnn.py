@@ -60,7 +60,8 @@ def build(devices: int, rate: float, steps: int) -> dict[str, tf.Tensor | tf.Ope
     step = tf.train.get_or_create_global_step()
     falling = tf.train.polynomial_decay(rate, step, steps, end_learning_rate=0.0)
     train = tf.train.AdamOptimizer(falling).minimize(loss, step, colocate_gradients_with_ops=devices > 1)
-    return {"x": x, "labels": labels, "keep_prob": keep_prob, "loss": loss, "accuracy": accuracy, "train": train}
+    return {"x": x, "labels": labels, "keep_prob": keep_prob, "loss": loss, "accuracy": accuracy,
+            "train": train}
 
 
 def test_accuracy(session: tf.Session, graph: dict, split: Split, batch: int = 1000) -> float:
@@ -73,7 +74,8 @@ def test_accuracy(session: tf.Session, graph: dict, split: Split, batch: int = 1
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--epochs", type=float, default=1.5,
                         help="passes over the 60,000 images (default %(default)s)")
     parser.add_argument("--steps", type=int, help="training steps, in place of --epochs")

@@ -59,7 +59,8 @@ def where_time_went(session: tf.Session, target: tf.Operation, feeds: dict) -> l
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--steps", type=int, default=2000, help="training steps (default %(default)s)")
     parser.add_argument("--batch", type=int, default=100, help="images a step (default %(default)s)")
     parser.add_argument("--devices", type=int, default=1,
@@ -106,8 +107,8 @@ def main() -> None:
         asked.picture.write_text(session.explain([graph["train"]], [graph["x"], graph["labels"]]).html())
         print(f"test accuracy {100 * accuracy:.2f} %")
         print(f"{1e3 * in_session / asked.steps:.3f} ms a step in the session")
-        print(f"reading data {loaded - began:.2f} s, building and initialising {built - loaded:.2f} s, training "
-              f"{trained - built:.2f} s with its batches, testing {tested - trained:.2f} s")
+        print(f"reading data {loaded - began:.2f} s, building and initialising {built - loaded:.2f} s, "
+              f"training {trained - built:.2f} s with its batches, testing {tested - trained:.2f} s")
         print("of a step, by op (traced, so slower):")
         print("\n".join(where_time_went(session, graph["train"], feeds)))
     print(f"the partitioned graph: {asked.picture.resolve()}")

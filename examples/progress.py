@@ -16,7 +16,7 @@ class Progress:
 
     Args:
       steps: where it ends.
-      out: where it is written. `graphrt launch` on a terminal keeps a line for each task and says so in the
+      out: where it is written. `graphrt launch` on a terminal keeps a line for each task, and says so in the
         environment.
     """
 
@@ -36,14 +36,13 @@ class Progress:
 
     def show(self, step: int, text: str) -> None:
         """Show that `step` is done, and `text`."""
-        step = min(step, self.steps)
-        self._drawn = time.perf_counter()
+        step, self._drawn = min(step, self.steps), time.perf_counter()
         self._tenth = 10 * step // self.steps
         took = self._drawn - self._began
-        line = f"step {step:{len(str(self.steps))}}/{self.steps}  {text}  {1e3 * took / max(step, 1):.2f} ms a step"
-        if not self._is_live:
-            print(line, file=self._out, flush=True)
-            return
-        left = f"{took / max(step, 1) * (self.steps - step):.0f} s to go" if step < self.steps else f"{took:.1f} s"
-        bar = "#" * (_BAR * step // self.steps)
-        print(f"[{bar:<{_BAR}}] {line}, {left}   ", end="\n" if step == self.steps else "\r", file=self._out, flush=True)
+        each, width = took / max(step, 1), len(str(self.steps))
+        line = f"step {step:{width}}/{self.steps}  {text}  {1e3 * each:.2f} ms a step"
+        if self._is_live:
+            bar = "#" * (_BAR * step // self.steps)
+            left = f"{each * (self.steps - step):.0f} s to go" if step < self.steps else f"{took:.1f} s"
+            line = f"[{bar:<{_BAR}}] {line}, {left}   "
+        print(line, end="\r" if self._is_live and step < self.steps else "\n", file=self._out, flush=True)

@@ -16,10 +16,10 @@ import sys as _sys
 from typing import Any as _Any
 
 from graphrt import ops as _ops
-from graphrt.array_api import *  # noqa: F403
-from graphrt.math_api import *  # noqa: F403
-from graphrt.random_api import *  # noqa: F403
-from graphrt.variables_api import *  # noqa: F403
+from graphrt.api.array_api import *  # noqa: F403
+from graphrt.api.math_api import *  # noqa: F403
+from graphrt.api.random_api import *  # noqa: F403
+from graphrt.api.variables_api import *  # noqa: F403
 from graphrt.control_flow.api import *  # noqa: F403
 from graphrt.client.session import InteractiveSession, Session, get_default_session
 from graphrt.core import errors
@@ -68,7 +68,7 @@ _LAZY: dict[str, _Any] = {
         "assert_none_equal", "assert_positive", "assert_proper_iterable", "assert_rank", "assert_rank_at_least",
         "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_type", "is_non_decreasing",
         "is_numeric_tensor", "is_strictly_increasing", "verify_tensor_all_finite")},
-    "confusion_matrix": ("graphrt.confusion", "confusion_matrix"),
+    "confusion_matrix": ("graphrt.api.confusion", "confusion_matrix"),
     "SparseTensorValue": ("graphrt.client.fetches", "SparseTensorValue"),
     "IndexedSlicesValue": ("graphrt.client.fetches", "IndexedSlicesValue"),
     "raw_ops": "graphrt.core.raw",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrt import array_api, math_api
+from graphrt.api import array_api, math_api
 from graphrt.control_flow import cond
 from graphrt.control_flow.assertion import Assert
 from graphrt.control_flow.dependencies import with_dependencies

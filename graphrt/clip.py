@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrt import array_api, math_api
+from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import float32

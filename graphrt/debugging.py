@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from graphrt import array_api, math_api
-from graphrt.array_creation import check_numerics
+from graphrt.api import array_api, math_api
+from graphrt.api.array_creation import check_numerics
 from graphrt.checks import (
     Assert,
     assert_equal,
@@ -39,7 +39,7 @@ from graphrt.core.convert import convert_to_tensor
 from graphrt.core.graph import control_dependencies, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import SparseTensor
-from graphrt.math_elementwise import is_finite, is_inf, is_nan
+from graphrt.api.math_elementwise import is_finite, is_inf, is_nan
 
 __all__ = [
     "Assert",

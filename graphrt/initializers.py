@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from graphrt import array_api, linalg, random_api
+from graphrt import linalg
+from graphrt.api import array_api, random_api
 from graphrt.core import raw
 from graphrt.core.dtypes import DType, as_dtype, float32
 from graphrt.core.shapes import TensorShape

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from graphrt import special_math as special
-from graphrt.math_elementwise import *  # noqa: F403
-from graphrt.math_elementwise import (
+from graphrt.api import special_math as special
+from graphrt.api.math_elementwise import *  # noqa: F403
+from graphrt.api.math_elementwise import (
     ceil,
     divide_no_nan,
     erfcinv,
@@ -18,9 +18,9 @@ from graphrt.math_elementwise import (
     xlog1py,
     xlogy,
 )
-from graphrt.math_reduce import *  # noqa: F403
-from graphrt.math_reduce import cumulative_logsumexp, reduce_euclidean_norm, reduce_std, reduce_variance
-from graphrt.special_math import bessel_i0, bessel_i0e, bessel_i1, bessel_i1e
+from graphrt.api.math_reduce import *  # noqa: F403
+from graphrt.api.math_reduce import cumulative_logsumexp, reduce_euclidean_norm, reduce_std, reduce_variance
+from graphrt.api.special_math import bessel_i0, bessel_i0e, bessel_i1, bessel_i1e
 
 # Name -> module: what is defined elsewhere, loaded when it is first used.
 _ELSEWHERE = {

@@ -5,13 +5,13 @@ normalization), nn_cross_entropy, nn_statistics (moments, normalization), nn_emb
 nn_ctc.
 """
 
-from graphrt.nn_activation import *  # noqa: F403
-from graphrt.nn_conv import *  # noqa: F403
-from graphrt.nn_cross_entropy import *  # noqa: F403
-from graphrt.nn_ctc import *  # noqa: F403
-from graphrt.nn_embedding import *  # noqa: F403
-from graphrt.nn_pool import *  # noqa: F403  # noqa: F403
-from graphrt.nn_sampling import *  # noqa: F403
-from graphrt.nn_space_to_batch import *  # noqa: F403  # noqa: F403
-from graphrt.nn_statistics import *  # noqa: F403
-from graphrt.nn_topk import *  # noqa: F403
+from graphrt.api.nn_activation import *  # noqa: F403
+from graphrt.api.nn_conv import *  # noqa: F403
+from graphrt.api.nn_cross_entropy import *  # noqa: F403
+from graphrt.api.nn_ctc import *  # noqa: F403
+from graphrt.api.nn_embedding import *  # noqa: F403
+from graphrt.api.nn_pool import *  # noqa: F403  # noqa: F403
+from graphrt.api.nn_sampling import *  # noqa: F403
+from graphrt.api.nn_space_to_batch import *  # noqa: F403  # noqa: F403
+from graphrt.api.nn_statistics import *  # noqa: F403
+from graphrt.api.nn_topk import *  # noqa: F403

@@ -1,7 +1,7 @@
 """tf.random: random values, by the names that TF1 has for them there."""
 
-from graphrt import nn_sampling as _sampling
-from graphrt import random_api as _api
+from graphrt.api import nn_sampling as _sampling
+from graphrt.api import random_api as _api
 
 Algorithm = _api.Algorithm
 get_seed, set_random_seed = _api.get_seed, _api.set_random_seed

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
-from graphrt import array_api, math_api
+from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.graph import GraphKeys, get_collection, name_scope

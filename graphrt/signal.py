@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
-from graphrt.array_shape import roll
+from graphrt.api.array_shape import roll
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor

@@ -12,7 +12,7 @@ from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import as_dtype, float32, int32, string
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import SparseTensor, Tensor
-from graphrt.math_reduce import renamed
+from graphrt.api.math_reduce import renamed
 
 __all__ = [
     "as_string", "format", "join", "length", "lower", "reduce_join", "regex_full_match", "regex_replace",

@@ -10,7 +10,7 @@ from graphrt.core.convert import constant_tensor
 from graphrt.core.graph import get_default_graph
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor
-from graphrt.math_elementwise import cast
+from graphrt.api.math_elementwise import cast
 from graphrt.train.optimizer import FusedOptimizer
 
 

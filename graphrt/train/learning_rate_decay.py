@@ -11,7 +11,7 @@ from graphrt.core.convert import constant_tensor, convert_to_tensor
 from graphrt.core.dtypes import DType, int32, int64
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
-from graphrt.math_elementwise import cast
+from graphrt.api.math_elementwise import cast
 
 __all__ = [
     "cosine_decay",
@@ -198,7 +198,7 @@ def noisy_linear_cosine_decay(
 ) -> Tensor:
     """linear_cosine_decay whose linear part has Gaussian noise of variance initial_variance / (1 + step) **
     variance_decay."""
-    from graphrt.random_api import random_normal
+    from graphrt.api.random_api import random_normal
 
     with name_scope(name or "NoisyLinearCosineDecay") as scope:
         rate, dtype = _rate(learning_rate)

@@ -11,7 +11,7 @@ from graphrt.core.dtypes import bfloat16, float32, float64, half
 from graphrt.core.graph import GraphKeys, get_default_graph, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import TensorReference
-from graphrt.math_elementwise import cast
+from graphrt.api.math_elementwise import cast
 from graphrt.train import slots
 from graphrt.variables.assignments import assign, assign_sub
 from graphrt.variables.collections import global_variables, moving_average_variables, trainable_variables

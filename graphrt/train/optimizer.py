@@ -17,7 +17,7 @@ from graphrt.core.gradients import gradients
 from graphrt.core.graph import GraphKeys, get_default_graph, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import IndexedSlices, Tensor
-from graphrt.math_elementwise import cast
+from graphrt.api.math_elementwise import cast
 from graphrt.train import slots
 from graphrt.variables.collections import trainable_variables
 from graphrt.variables.lifting import gated, group, init_scope

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import graphrt
-from graphrt import nn_conv, nn_pool
+from graphrt.api import nn_conv, nn_pool
 
 RNG = np.random.default_rng(3)
 

@@ -5,7 +5,7 @@ import pytest
 
 import graphrt
 from graphrt import random as random_namespace
-from graphrt import random_api
+from graphrt.api import random_api
 from graphrt.core.errors import InvalidArgumentError
 
 V1_NAMES = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrt import array_api, math_api, random_api
+from graphrt.api import array_api, math_api, random_api
 from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.constant_value import constant_value

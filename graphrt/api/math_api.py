@@ -1,7 +1,7 @@
 """The mathematics of the public namespace, from its parts: elementwise, reductions, products, sequences,
 matrices, spectra."""
 
-from graphrt import math_elementwise, math_products, math_reduce, matrix_diagonals, ranges
+from graphrt.api import math_elementwise, math_products, math_reduce, matrix_diagonals, ranges
 from graphrt.linalg import (
     cholesky,
     cholesky_solve,
@@ -17,11 +17,11 @@ from graphrt.linalg import (
     self_adjoint_eigvals,
     svd,
 )
-from graphrt.math_elementwise import *  # noqa: F403
-from graphrt.math_products import *  # noqa: F403
-from graphrt.math_reduce import *  # noqa: F403
-from graphrt.matrix_diagonals import *  # noqa: F403
-from graphrt.ranges import *  # noqa: F403
+from graphrt.api.math_elementwise import *  # noqa: F403
+from graphrt.api.math_products import *  # noqa: F403
+from graphrt.api.math_reduce import *  # noqa: F403
+from graphrt.api.matrix_diagonals import *  # noqa: F403
+from graphrt.api.ranges import *  # noqa: F403
 from graphrt.spectral import fft, fft2d, fft3d, ifft, ifft2d, ifft3d
 
 # `matvec` is tf.linalg's.

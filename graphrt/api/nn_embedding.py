@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt import array_api, clip, math_api
+from graphrt import clip
+from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from graphrt.core.dtypes import bfloat16, bool_, float16, float32, int32, int64

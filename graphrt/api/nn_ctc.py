@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt import array_api, math_api
+from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor

@@ -16,7 +16,7 @@ from graphrt.core.graph import name_scope
 from graphrt.core.registry import OPS
 from graphrt.core.shapes import TensorShape, as_shape
 from graphrt.core.tensor import IndexedSlices, Tensor
-from graphrt.math_elementwise import cast
+from graphrt.api.math_elementwise import cast
 from graphrt.ops.array_nodes import ones_of, rank_of, shape_of, size_of
 from graphrt.ops.reductions import all_axes
 

@@ -14,11 +14,11 @@ from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import as_dtype, bfloat16, float32, int8, int32, uint8
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
-from graphrt.math_elementwise import cast, conj
-from graphrt.math_reduce import reduce_prod, reduce_sum
+from graphrt.api.math_elementwise import cast, conj
+from graphrt.api.math_reduce import reduce_prod, reduce_sum
 from graphrt.ops.array_nodes import rank_of, shape_of
 from graphrt.ops.einsum import ELLIPSIS, parse_equation
-from graphrt.ranges import range as range_
+from graphrt.api.ranges import range as range_
 
 
 def matmul(
@@ -154,7 +154,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
 
 def trace(x: Any, name: str | None = None) -> Tensor:
     """The sum of the diagonal of each matrix in the last two dimensions."""
-    from graphrt.matrix_diagonals import matrix_diag_part
+    from graphrt.api.matrix_diagonals import matrix_diag_part
 
     with name_scope(name, "Trace", [x]) as scope:
         return reduce_sum(matrix_diag_part(convert_to_tensor(x, name="x")), [-1], name=scope)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt import array_api, checks, math_api
+from graphrt import checks
+from graphrt.api import array_api, math_api
 from graphrt.control_flow import cond
 from graphrt.control_flow.dependencies import with_dependencies
 from graphrt.core import raw

@@ -7,7 +7,7 @@ import numbers
 from typing import Any
 
 import graphrt.ops  # noqa: F401  (registers the ops)
-from graphrt.array_creation import ones_like
+from graphrt.api.array_creation import ones_like
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor

@@ -14,7 +14,7 @@ from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import int32
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
-from graphrt.nn_space_to_batch import (
+from graphrt.api.nn_space_to_batch import (
     is_channels_first,
     one_each,
     over_batch_dimensions,

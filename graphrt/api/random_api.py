@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrt import array_api, math_api
+from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import FLOATS, as_dtype, float32, int32, int64, uint32, uint64

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import graphrt.ops  # noqa: F401  (registers the ops)
-from graphrt.math_elementwise import unary
+from graphrt.api.math_elementwise import unary
 
 bessel_i0 = unary("bessel_i0", "BesselI0", "The modified Bessel function of the first kind, order 0.")
 bessel_i0e = unary("bessel_i0e", "BesselI0e", "exp(-|x|) bessel_i0(x).")
