@@ -1,1 +1,2 @@
-"""graphrt beside TensorFlow, on the same programs: `python -m benchmarks` (or `make bench`). See __main__.py."""
+"""graphrt beside TensorFlow, on the same programs: `python -m benchmarks` (or `make bench`). See
+__main__.py."""

@@ -4,9 +4,9 @@
     python -m benchmarks softmax lenet        some
     python -m benchmarks --rounds 9 --json results.json
 
-Each engine has a process of its own, so neither's threads disturb the other's; for every case the two take turns, a round
-each, and the table has the median time of a step, its spread, and the median of the rounds' ratios. Without TensorFlow only
-graphrt is timed.
+Each engine has a process of its own, so neither's threads disturb the other's; for every case the two take
+turns, a round each, and the table has the median time of a step, its spread, and the median of the rounds'
+ratios. Without TensorFlow only graphrt is timed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,13 @@ class Engine:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.worker", name], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, text=True, cwd=_ROOT)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_ROOT,
+        )
 
     def ask(self, **question: Any) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -73,7 +78,12 @@ def measure_import(names: list[str], rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         for name in names:
             begin = perf_counter()
-            subprocess.run([sys.executable, "-c", f"import {modules[name]}"], check=True, cwd=_ROOT, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [sys.executable, "-c", f"import {modules[name]}"],
+                check=True,
+                cwd=_ROOT,
+                stderr=subprocess.DEVNULL,
+            )
             took[name].append((perf_counter() - begin) * 1e6)
     bare = []
     for _ in range(rounds):
@@ -87,7 +97,9 @@ def _row(title: str, found: dict[str, Any], bar: float | None) -> str:
     cells = [f"{title:<44}"]
     for name, times in found["us"].items():
         middle = statistics.median(times)
-        spread = f"{min(times):,.0f}-{max(times):,.0f}" if middle >= 100 else f"{min(times):.1f}-{max(times):.1f}"
+        spread = (
+            f"{min(times):,.0f}-{max(times):,.0f}" if middle >= 100 else f"{min(times):.1f}-{max(times):.1f}"
+        )
         cells.append(f"{_time(middle):>10} ({spread} us)".ljust(38))
         del name
     if len(found["us"]) == 2:
@@ -116,8 +128,11 @@ def main() -> int:
     names = ["graphrt"] + (["tensorflow"] if importlib.util.find_spec("tensorflow") else [])
     if len(names) == 1:
         print("TensorFlow is not installed: graphrt alone is timed.")
-    print(f"{'median time of a step (least-most of ' + str(asked.rounds) + ' rounds)':<44} "
-          + " ".join(f"{n:>10}".ljust(38) for n in names) + (" TensorFlow / graphrt" if len(names) == 2 else ""))
+    print(
+        f"{'median time of a step (least-most of ' + str(asked.rounds) + ' rounds)':<44} "
+        + " ".join(f"{n:>10}".ljust(38) for n in names)
+        + (" TensorFlow / graphrt" if len(names) == 2 else "")
+    )
     results = {}
     if not asked.cases or "import" in asked.cases:
         results["import"] = measure_import(names, asked.rounds)

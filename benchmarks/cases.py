@@ -1,7 +1,8 @@
-"""The programs that are timed. Each is written once against TF1's API and given graphrt or TensorFlow's compat.v1.
+"""The programs that are timed. Each is written once against TF1's API and given graphrt or TensorFlow's
+compat.v1.
 
-A case is a function of `tf` that builds a graph and returns a step: a callable without arguments. Its docstring is its line
-in the table. `CASES` lists them with how many steps make one measurement.
+A case is a function of `tf` that builds a graph and returns a step: a callable without arguments. Its
+docstring is its line in the table. `CASES` lists them with how many steps make one measurement.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """`steps` steps are one measurement; `bar` is how many times as fast as TensorFlow graphrt means to be, or None."""
+    """`steps` steps are one measurement; `bar` is how many times as fast as TensorFlow graphrt means to be,
+    or None."""
 
     build: Callable[[Any], Step]
     steps: int
@@ -73,7 +75,9 @@ def _train(tf: Any, train: Any, feeds: dict[Any, int], batch: int) -> Step:
 
 
 def _dense(tf: Any, x: Any, n: int, name: str) -> Any:
-    w = tf.get_variable(name + "_w", [x.shape[-1], n], initializer=tf.truncated_normal_initializer(stddev=0.1))
+    w = tf.get_variable(
+        name + "_w", [x.shape[-1], n], initializer=tf.truncated_normal_initializer(stddev=0.1)
+    )
     b = tf.get_variable(name + "_b", [n], initializer=tf.zeros_initializer())
     return tf.matmul(x, w) + b
 
@@ -83,7 +87,9 @@ def mlp_adam(tf: Any) -> Step:
     x, labels = tf.placeholder(tf.float32, [None, 784]), tf.placeholder(tf.float32, [None, 10])
     h = tf.nn.relu(_dense(tf, x, 512, "h1"))
     h = tf.nn.relu(_dense(tf, h, 512, "h2"))
-    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=_dense(tf, h, 10, "out")))
+    loss = tf.reduce_mean(
+        tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=_dense(tf, h, 10, "out"))
+    )
     return _train(tf, tf.train.AdamOptimizer().minimize(loss), {x: 0, labels: 1}, 100)
 
 
@@ -92,13 +98,17 @@ def lenet(tf: Any) -> Step:
     x, labels = tf.placeholder(tf.float32, [None, 784]), tf.placeholder(tf.float32, [None, 10])
     h = tf.reshape(x, [-1, 28, 28, 1])
     for i, (inner, outer) in enumerate(((1, 32), (32, 64))):
-        w = tf.get_variable(f"conv{i}_w", [5, 5, inner, outer], initializer=tf.truncated_normal_initializer(stddev=0.1))
+        w = tf.get_variable(
+            f"conv{i}_w", [5, 5, inner, outer], initializer=tf.truncated_normal_initializer(stddev=0.1)
+        )
         b = tf.get_variable(f"conv{i}_b", [outer], initializer=tf.constant_initializer(0.1))
         h = tf.nn.relu(tf.nn.conv2d(h, w, [1, 1, 1, 1], "SAME") + b)
         h = tf.nn.max_pool(h, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
     h = tf.nn.relu(_dense(tf, tf.reshape(h, [-1, 7 * 7 * 64]), 1024, "fc"))
     h = tf.nn.dropout(h, keep_prob=0.5)
-    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=_dense(tf, h, 10, "out")))
+    loss = tf.reduce_mean(
+        tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=_dense(tf, h, 10, "out"))
+    )
     return _train(tf, tf.train.AdamOptimizer(1e-4).minimize(loss), {x: 0, labels: 1}, 50)
 
 
@@ -122,7 +132,9 @@ def _build(n: int) -> Callable[[Any], Step]:
         def step() -> None:
             with tf.Graph().as_default():
                 _chain(tf, n, tf.placeholder(tf.float32, [16]))
+
         return step
+
     build.__name__, build.__doc__ = f"build_{n}", f"build a graph of {n:,} nodes"
     return build
 
@@ -142,7 +154,9 @@ def _compile(n: int) -> Callable[[Any], Step]:
             took = perf_counter() - begin
             session.close()
             return took
+
         return step
+
     compile_.__name__, compile_.__doc__ = f"compile_{n}", f"first run of {n:,} nodes (compile + run)"
     return compile_
 

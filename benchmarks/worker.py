@@ -1,4 +1,5 @@
-"""One engine's process: builds the case it is told to and times steps on demand. Lines of JSON in, lines of JSON out.
+"""One engine's process: builds the case it is told to and times steps on demand. Lines of JSON in, lines of
+JSON out.
 
     {"build": "softmax"}  ->  {"ok": true}
     {"run": 500}          ->  {"us": 61.2}         microseconds a step

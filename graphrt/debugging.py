@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from graphrt.api import array_api, math_api
 from graphrt.api.array_creation import check_numerics
+from graphrt.api.math_elementwise import is_finite, is_inf, is_nan
 from graphrt.checks import (
     Assert,
     assert_equal,
@@ -39,7 +40,6 @@ from graphrt.core.convert import convert_to_tensor
 from graphrt.core.graph import control_dependencies, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import SparseTensor
-from graphrt.api.math_elementwise import is_finite, is_inf, is_nan
 
 __all__ = [
     "Assert",

@@ -9,11 +9,6 @@ import numpy as np
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.api import array_creation
 from graphrt.api.array_shape import matrix_transpose
-from graphrt.core import raw
-from graphrt.core.convert import convert_to_tensor
-from graphrt.core.dtypes import as_dtype, float32, int32
-from graphrt.core.graph import name_scope
-from graphrt.core.tensor import Tensor
 from graphrt.api.math_elementwise import abs as abs_
 from graphrt.api.math_elementwise import cast, conj, pow, real, sqrt
 from graphrt.api.math_products import cross, einsum, matmul, matvec, tensordot, trace
@@ -24,6 +19,11 @@ from graphrt.api.matrix_diagonals import matrix_band_part as band_part
 from graphrt.api.matrix_diagonals import matrix_diag as diag
 from graphrt.api.matrix_diagonals import matrix_diag_part as diag_part
 from graphrt.api.matrix_diagonals import matrix_set_diag as set_diag
+from graphrt.core import raw
+from graphrt.core.convert import convert_to_tensor
+from graphrt.core.dtypes import as_dtype, float32, int32
+from graphrt.core.graph import name_scope
+from graphrt.core.tensor import Tensor
 
 transpose = matrix_transpose
 

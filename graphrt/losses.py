@@ -11,6 +11,13 @@ from typing import Any
 
 from graphrt.api import array_api, math_api
 from graphrt.api.confusion import remove_squeezable_dimensions
+from graphrt.api.nn_activation import relu
+from graphrt.api.nn_cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from graphrt.api.weights_broadcast import assert_broadcastable, broadcast_weights
 from graphrt.control_flow import cond
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
@@ -24,13 +31,6 @@ from graphrt.core.graph import (
     name_scope,
 )
 from graphrt.core.tensor import Tensor
-from graphrt.api.nn_activation import relu
-from graphrt.api.nn_cross_entropy import (
-    sigmoid_cross_entropy_with_logits,
-    softmax_cross_entropy_with_logits_v2,
-    sparse_softmax_cross_entropy_with_logits,
-)
-from graphrt.api.weights_broadcast import assert_broadcastable, broadcast_weights
 
 __all__ = [
     "Reduction",

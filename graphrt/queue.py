@@ -25,12 +25,20 @@ class QueueBase:
 
     def __init__(self, dtypes: list[Any], shapes: Any, names: list[str] | None, queue_ref: Tensor) -> None:
         self._dtypes = dtypes
-        self._shapes = [TensorShape(s) for s in shapes] if shapes is not None else [TensorShape(None)] * len(dtypes)
+        self._shapes = (
+            [TensorShape(s) for s in shapes] if shapes is not None else [TensorShape(None)] * len(dtypes)
+        )
         if len(self._shapes) != len(dtypes):
-            raise ValueError(f"Queue shapes must have the same length as dtypes, received len(shapes)={len(self._shapes)}, "
-                             f"len(dtypes)={len(dtypes)}")
+            raise ValueError(
+                "Queue shapes must have the same length as dtypes, received "
+                f"len(shapes)={len(self._shapes)}, "
+                f"len(dtypes)={len(dtypes)}"
+            )
         if names is not None and len(names) != len(dtypes):
-            raise ValueError(f"List of queue names must have the same length as the list of dtypes, received {len(names)} names")
+            raise ValueError(
+                "List of queue names must have the same length as the list of dtypes, received "
+                f"{len(names)} names"
+            )
         self._names = names
         self._queue_ref = queue_ref
         self._name = queue_ref.op.name.split("/")[-1]
@@ -43,7 +51,8 @@ class QueueBase:
 
     @staticmethod
     def from_list(index: Tensor, queues: list[QueueBase]) -> QueueBase:
-        """The queue of `queues` that `index` (a scalar int32 tensor) picks; all must have the same dtypes and names."""
+        """The queue of `queues` that `index` (a scalar int32 tensor) picks; all must have the same dtypes
+        and names."""
         if not queues or not all(isinstance(q, QueueBase) for q in queues):
             raise TypeError("A list of queues expected")
         first = queues[0]
@@ -59,8 +68,11 @@ class QueueBase:
             if self._names is None:
                 raise ValueError("Queue must have names to enqueue a dictionary")
             if sorted(self._names) != sorted(vals):
-                raise ValueError(f"Keys in dictionary to enqueue do not match names of Queue. Dictionary: {sorted(vals)}, Queue: "
-                                 f"{sorted(self._names)}")
+                raise ValueError(
+                    "Keys in dictionary to enqueue do not match names of Queue. Dictionary: "
+                    f"{sorted(vals)}, Queue: "
+                    f"{sorted(self._names)}"
+                )
             vals = [vals[n] for n in self._names]
         elif self._names is not None:
             raise ValueError("You must enqueue a dictionary in a Queue with names")
@@ -101,26 +113,34 @@ class QueueBase:
         Raises (when run):
           OutOfRangeError: the queue is closed and empty.
         """
-        made = raw.QueueDequeueV2(self._queue_ref, component_types=self._dtypes, name=name or f"{self._name}_Dequeue")
+        made = raw.QueueDequeueV2(
+            self._queue_ref, component_types=self._dtypes, name=name or f"{self._name}_Dequeue"
+        )
         for tensor, shape in zip(made, self._shapes):
             tensor.set_shape(shape)
         return self._result(made)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
         """n elements, stacked along a new first axis."""
-        made = raw.QueueDequeueManyV2(self._queue_ref, n, component_types=self._dtypes,
-                                      name=name or f"{self._name}_DequeueMany")
+        made = raw.QueueDequeueManyV2(
+            self._queue_ref, n, component_types=self._dtypes, name=name or f"{self._name}_DequeueMany"
+        )
         return self._result(made)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
         """n elements; of a closed queue what is left of them."""
-        made = raw.QueueDequeueUpToV2(self._queue_ref, n, component_types=self._dtypes,
-                                      name=name or f"{self._name}_DequeueUpTo")
+        made = raw.QueueDequeueUpToV2(
+            self._queue_ref, n, component_types=self._dtypes, name=name or f"{self._name}_DequeueUpTo"
+        )
         return self._result(made)
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Any:
         """An operation that closes the queue."""
-        return raw.QueueCloseV2(self._queue_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name or f"{self._name}_Close")
+        return raw.QueueCloseV2(
+            self._queue_ref,
+            cancel_pending_enqueues=cancel_pending_enqueues,
+            name=name or f"{self._name}_Close",
+        )
 
     def is_closed(self, name: str | None = None) -> Tensor:
         return raw.QueueIsClosedV2(self._queue_ref, name=name or f"{self._name}_Is_Closed")
@@ -136,11 +156,18 @@ def _types(dtypes: Any) -> list[DType]:
 def _shapes(shapes: Any, dtypes: list[DType]) -> list[TensorShape] | None:
     if shapes is None:
         return None
-    if isinstance(shapes, TensorShape) or len(shapes) == 0 or not isinstance(shapes[0], (list, tuple, TensorShape)):
+    if (
+        isinstance(shapes, TensorShape)
+        or len(shapes) == 0
+        or not isinstance(shapes[0], (list, tuple, TensorShape))
+    ):
         shapes = [shapes] if len(dtypes) == 1 else shapes
     made = [TensorShape(s) for s in shapes]
     if len(made) != len(dtypes):
-        raise ValueError(f"Queue shapes must have the same length as dtypes, received len(shapes)={len(made)}, len(dtypes)={len(dtypes)}")
+        raise ValueError(
+            f"Queue shapes must have the same length as dtypes, received len(shapes)={len(made)}, "
+            f"len(dtypes)={len(dtypes)}"
+        )
     return made
 
 
@@ -161,12 +188,25 @@ class FIFOQueue(QueueBase):
       names: of the components; shared_name: sessions of one server share the queue under it.
     """
 
-    def __init__(self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
-                 name: str = "fifo_queue") -> None:
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "fifo_queue",
+    ) -> None:
         types = _types(dtypes)
         sizes = _shapes(shapes, types)
         with get_default_graph().control_dependencies(None):
-            handle = raw.FIFOQueueV2(component_types=types, shapes=sizes or [], capacity=capacity, name=name, **_resource(shared_name))
+            handle = raw.FIFOQueueV2(
+                component_types=types,
+                shapes=sizes or [],
+                capacity=capacity,
+                name=name,
+                **_resource(shared_name),
+            )
         super().__init__(types, sizes, _names(names), handle)
 
 
@@ -178,17 +218,34 @@ class RandomShuffleQueue(QueueBase):
       seed: with the graph's seed it decides the order.
     """
 
-    def __init__(self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, names: Any = None,
-                 seed: int | None = None, shared_name: str | None = None, name: str = "random_shuffle_queue") -> None:
+    def __init__(
+        self,
+        capacity: int,
+        min_after_dequeue: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        seed: int | None = None,
+        shared_name: str | None = None,
+        name: str = "random_shuffle_queue",
+    ) -> None:
         types = _types(dtypes)
         sizes = _shapes(shapes, types)
         from graphrt.random import get_seed
+
         graph = get_default_graph()
         first, second = get_seed(seed)
         with graph.control_dependencies(None):
             handle = raw.RandomShuffleQueueV2(
-                component_types=types, shapes=sizes or [], capacity=capacity, min_after_dequeue=min_after_dequeue,
-                seed=first or 0, seed2=second or 0, name=name, **_resource(shared_name))
+                component_types=types,
+                shapes=sizes or [],
+                capacity=capacity,
+                min_after_dequeue=min_after_dequeue,
+                seed=first or 0,
+                seed2=second or 0,
+                name=name,
+                **_resource(shared_name),
+            )
         super().__init__(types, sizes, _names(names), handle)
 
 
@@ -199,25 +256,48 @@ class PaddingFIFOQueue(QueueBase):
       shapes: one a component, with None where sizes differ.
     """
 
-    def __init__(self, capacity: int, dtypes: Any, shapes: Any, names: Any = None, shared_name: str | None = None,
-                 name: str = "padding_fifo_queue") -> None:
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "padding_fifo_queue",
+    ) -> None:
         types = _types(dtypes)
         sizes = _shapes(shapes, types)
         if sizes is None:
             raise ValueError("PaddingFIFOQueue needs a shape for each component")
         with get_default_graph().control_dependencies(None):
-            handle = raw.PaddingFIFOQueueV2(component_types=types, shapes=sizes, capacity=capacity, name=name, **_resource(shared_name))
+            handle = raw.PaddingFIFOQueueV2(
+                component_types=types, shapes=sizes, capacity=capacity, name=name, **_resource(shared_name)
+            )
         super().__init__(types, sizes, _names(names), handle)
 
 
 class PriorityQueue(QueueBase):
-    """A queue that gives the element with the smallest priority: an int64 scalar, an element's first component."""
+    """A queue that gives the element with the smallest priority: an int64 scalar, an element's first
+    component."""
 
-    def __init__(self, capacity: int, types: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
-                 name: str = "priority_queue") -> None:
+    def __init__(
+        self,
+        capacity: int,
+        types: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "priority_queue",
+    ) -> None:
         kinds = _types(types)
         sizes = _shapes(shapes, kinds)
         with get_default_graph().control_dependencies(None):
-            handle = raw.PriorityQueueV2(component_types=kinds, shapes=sizes or [], capacity=capacity, name=name, **_resource(shared_name))
+            handle = raw.PriorityQueueV2(
+                component_types=kinds,
+                shapes=sizes or [],
+                capacity=capacity,
+                name=name,
+                **_resource(shared_name),
+            )
         with_priority = [SCALAR, *(sizes if sizes is not None else [TensorShape(None)] * len(kinds))]
         super().__init__([int64, *kinds], with_priority, _names(names), handle)

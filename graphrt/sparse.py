@@ -13,6 +13,8 @@ import numpy as np
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.api.array_creation import sparse_placeholder as placeholder
 from graphrt.api.array_creation import zeros
+from graphrt.api.math_elementwise import cast
+from graphrt.api.math_reduce import renamed, sparse_segment_mean, sparse_segment_sqrt_n, sparse_segment_sum
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value, constant_value_as_shape
 from graphrt.core.convert import convert_to_tensor
@@ -20,8 +22,6 @@ from graphrt.core.dtypes import as_dtype, float32, int32, int64, string
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
-from graphrt.api.math_elementwise import cast
-from graphrt.api.math_reduce import renamed, sparse_segment_mean, sparse_segment_sqrt_n, sparse_segment_sum
 from graphrt.ops.array_nodes import int_constant, ones_of, shape_of
 from graphrt.ops.broadcasting import cast_to
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
+from graphrt.api.math_reduce import renamed
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import as_dtype, float32, int32, string
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import SparseTensor, Tensor
-from graphrt.api.math_reduce import renamed
 
 __all__ = [
     "as_string", "format", "join", "length", "lower", "reduce_join", "regex_full_match", "regex_replace",

@@ -8,6 +8,7 @@ import numpy as np
 
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.api.array_creation import ones, sequence_mask, zeros
+from graphrt.api.math_reduce import renamed
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
@@ -15,7 +16,6 @@ from graphrt.core.dtypes import as_dtype, int32
 from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension, TensorShape, broadcast_static_shape
 from graphrt.core.tensor import SparseTensor, Tensor
-from graphrt.api.math_reduce import renamed
 from graphrt.ops.array_indexing import boolean_mask
 from graphrt.ops.array_nodes import int_constant, rank_of, shape_of, size_of
 from graphrt.ops.broadcasting import cast_to

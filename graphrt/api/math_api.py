@@ -2,6 +2,11 @@
 matrices, spectra."""
 
 from graphrt.api import math_elementwise, math_products, math_reduce, matrix_diagonals, ranges
+from graphrt.api.math_elementwise import *  # noqa: F403
+from graphrt.api.math_products import *  # noqa: F403
+from graphrt.api.math_reduce import *  # noqa: F403
+from graphrt.api.matrix_diagonals import *  # noqa: F403
+from graphrt.api.ranges import *  # noqa: F403
 from graphrt.linalg import (
     cholesky,
     cholesky_solve,
@@ -17,11 +22,6 @@ from graphrt.linalg import (
     self_adjoint_eigvals,
     svd,
 )
-from graphrt.api.math_elementwise import *  # noqa: F403
-from graphrt.api.math_products import *  # noqa: F403
-from graphrt.api.math_reduce import *  # noqa: F403
-from graphrt.api.matrix_diagonals import *  # noqa: F403
-from graphrt.api.ranges import *  # noqa: F403
 from graphrt.spectral import fft, fft2d, fft3d, ifft, ifft2d, ifft3d
 
 # `matvec` is tf.linalg's.

@@ -7,13 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from graphrt.core import raw
-from graphrt.core.arguments import renamed
-from graphrt.core.constant_value import constant_value
-from graphrt.core.convert import convert_to_tensor
-from graphrt.core.dtypes import int32
-from graphrt.core.graph import name_scope
-from graphrt.core.tensor import Tensor
 from graphrt.api.nn_space_to_batch import (
     is_channels_first,
     one_each,
@@ -21,6 +14,13 @@ from graphrt.api.nn_space_to_batch import (
     split_padding,
     with_space_to_batch,
 )
+from graphrt.core import raw
+from graphrt.core.arguments import renamed
+from graphrt.core.constant_value import constant_value
+from graphrt.core.convert import convert_to_tensor
+from graphrt.core.dtypes import int32
+from graphrt.core.graph import name_scope
+from graphrt.core.tensor import Tensor
 from graphrt.ops.broadcasting import shape_of
 
 __all__ = ["atrous_conv2d", "atrous_conv2d_transpose", "conv1d", "conv1d_transpose", "conv2d",

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphrt import checks
 from graphrt.api import array_api, math_api
+from graphrt.api.nn_activation import relu
 from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
@@ -14,7 +15,6 @@ from graphrt.core.dtypes import bfloat16, float16, float32
 from graphrt.core.graph import control_dependencies, name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
-from graphrt.api.nn_activation import relu
 
 __all__ = [
     "log_poisson_loss",

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from graphrt.api.nn_conv import check_strides_and_rates
+from graphrt.api.nn_space_to_batch import is_channels_first, one_each, split_padding, with_space_to_batch
 from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import int64
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
-from graphrt.api.nn_conv import check_strides_and_rates
-from graphrt.api.nn_space_to_batch import is_channels_first, one_each, split_padding, with_space_to_batch
 
 __all__ = ["avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d", "avg_pool_v2", "fused_batch_norm",
            "local_response_normalization", "lrn", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d",

@@ -6,14 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 from graphrt.api import array_api, math_api
+from graphrt.api.nn_cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2,
+)
+from graphrt.api.nn_embedding import embedding_lookup
+from graphrt.api.random_api import get_seed
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import int32, int64
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
-from graphrt.api.nn_cross_entropy import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits_v2
-from graphrt.api.nn_embedding import embedding_lookup
-from graphrt.api.random_api import get_seed
 from graphrt.variables.partitioned_variable import PartitionedVariable
 
 __all__ = [

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from graphrt import sparse, strings
+from graphrt.api.math_reduce import renamed
 from graphrt.core import raw
 from graphrt.core.dtypes import as_dtype
 from graphrt.core.tensor import Tensor
-from graphrt.api.math_reduce import renamed
 from graphrt.sparse import deserialize_many_sparse, serialize_many_sparse, serialize_sparse, sparse_to_dense
 from graphrt.strings import as_string, reduce_join, regex_replace, string_split, substr
 

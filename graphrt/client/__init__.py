@@ -1,1 +1,2 @@
-"""What runs a graph: `session.py` first, then `fetches.py` and `feeds.py` (how its arguments become a signature)."""
+"""What runs a graph: `session.py` first, then `fetches.py` and `feeds.py` (how its arguments become a
+signature)."""

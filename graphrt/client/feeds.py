@@ -1,6 +1,7 @@
 """Feeds: values of tensors that take the place of what would compute them.
 
-A `Feeder` is made once for a fed tensor and checks every value: dtype, static shape, and that it is a value at all.
+A `Feeder` is made once for a fed tensor and checks every value: dtype, static shape, and that it is a value
+at all.
 """
 
 from __future__ import annotations
@@ -53,18 +54,25 @@ class Feeder:
         return True
 
     def _refuse(self, value: Any) -> None:
-        raise ValueError(f"Cannot feed value of shape {value.shape} for Tensor '{self.tensor.name}', which has shape "
-                         f"'{self.tensor.shape}'")
+        raise ValueError(
+            f"Cannot feed value of shape {value.shape} for Tensor '{self.tensor.name}', which has shape "
+            f"'{self.tensor.shape}'"
+        )
 
     def _convert(self, value: Any) -> Any:
         tensor = self.tensor
         if isinstance(value, (Tensor, Operation, SparseTensor)):
-            raise TypeError("The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, "
-                            f"strings, lists, numpy ndarrays. For reference, the tensor object was {value} which was passed to the "
-                            f"feed with key {tensor}.")
+            raise TypeError(
+                "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python "
+                "scalars, "
+                f"strings, lists, numpy ndarrays. For reference, the tensor object was {value} "
+                "which was passed to the "
+                f"feed with key {tensor}."
+            )
         dtype = tensor.dtype.base_dtype
         if dtype is string:
             from graphrt.core.convert import make_array
+
             return make_array(value, string)
         if dtype.is_object:
             return value
@@ -77,20 +85,28 @@ class Feeder:
         except (ValueError, TypeError, OverflowError) as error:
             if isinstance(error, OverflowError) or isinstance(value, int):
                 raise self._too_large(value) from None
-            raise ValueError(f"cannot feed {_shown(value)} for Tensor '{tensor.name}' of dtype {dtype.name}: {error}") from None
+            raise ValueError(
+                f"cannot feed {_shown(value)} for Tensor '{tensor.name}' of dtype {dtype.name}: {error}"
+            ) from None
         if isinstance(value, int) and not isinstance(value, bool) and dtype.is_integer and array != value:
             raise self._too_large(value)
         if dtype.is_integer and isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "fc":
-            raise TypeError(f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: they would be "
-                            "truncated. Use value.astype() where that is meant")
+            raise TypeError(
+                f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: "
+                "they would be "
+                "truncated. Use value.astype() where that is meant"
+            )
         if isinstance(value, float) and dtype.is_integer:
             raise TypeError(f"cannot feed the float {value} for Tensor '{tensor.name}' of dtype {dtype.name}")
         return array
 
     def _too_large(self, value: Any) -> TypeError:
-        return TypeError(f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
-                         f"{self.tensor.dtype.base_dtype.name}. Try explicitly setting the type of the feed tensor to a larger type "
-                         "(e.g. int64).")
+        return TypeError(
+            f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
+            f"{self.tensor.dtype.base_dtype.name}. Try explicitly setting the type of the "
+            "feed tensor to a larger type "
+            "(e.g. int64)."
+        )
 
 
 def _shown(value: Any) -> str:

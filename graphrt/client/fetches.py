@@ -1,6 +1,7 @@
 """Fetches: any nesting of lists, tuples, namedtuples and dicts of what a graph element can be had of.
 
-`plan_fetches` finds the tensors and operations to ask for, each once, and how to build the result from their values.
+`plan_fetches` finds the tensors and operations to ask for, each once, and how to build the result from their
+values.
 """
 
 from __future__ import annotations
@@ -60,13 +61,21 @@ class Fetches:
 
     def _plan(self, fetch: Any) -> Build:
         if fetch is None:
-            raise TypeError("Argument `fetch` = None has invalid type \"NoneType\": it is a tensor, an operation, a name, or a "
-                            "nesting of them. Cannot be None")
+            raise TypeError(
+                'Argument `fetch` = None has invalid type "NoneType": it is a tensor, an operation, a name, or a '
+                "nesting of them. Cannot be None"
+            )
         if isinstance(fetch, (Tensor, Operation, str, bytes)):
             return self._leaf(fetch)
         if isinstance(fetch, (list, tuple)):
             parts = [self._plan(f) for f in fetch]
-            make = type(fetch)._make if hasattr(fetch, "_make") else type(fetch) if type(fetch) in (list, tuple) else list
+            make = (
+                type(fetch)._make
+                if hasattr(fetch, "_make")
+                else type(fetch)
+                if type(fetch) in (list, tuple)
+                else list
+            )
             return lambda values: make([p(values) for p in parts])
         if isinstance(fetch, Mapping):
             named = {k: self._plan(f) for k, f in fetch.items()}
@@ -91,11 +100,16 @@ class Fetches:
         try:
             element = self._graph.as_graph_element(fetch)
         except TypeError as error:
-            raise TypeError(f"Fetch argument {fetch!r} has invalid type {type(fetch).__name__}, must be a string or Tensor. "
-                            f"({error})") from None
+            raise TypeError(
+                f"Fetch argument {fetch!r} has invalid type {type(fetch).__name__}, must be a string or "
+                "Tensor. "
+                f"({error})"
+            ) from None
         except (KeyError, ValueError) as error:
             reason = error.args[0] if error.args else error
-            raise ValueError(f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({reason})") from None
+            raise ValueError(
+                f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({reason})"
+            ) from None
         if isinstance(element, Operation):
             if not self._graph.is_fetchable(element):
                 raise ValueError(f"Operation '{element.name}' may not be fetched.")

@@ -1,4 +1,5 @@
-"""ConfigProto and RunOptions: the fields that mean something here, and one warning that names those that do not."""
+"""ConfigProto and RunOptions: the fields that mean something here, and one warning that names those that do
+not."""
 
 from __future__ import annotations
 
@@ -7,10 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 # Fields of ConfigProto that are honoured; of others that are set, one warning tells.
-_HONOURED = frozenset((
-    "device_count", "allow_soft_placement", "log_device_placement", "operation_timeout_in_ms", "graph_options", "cluster_def",
-    "isolate_session_state", "device_filters", "intra_op_parallelism_threads", "inter_op_parallelism_threads", "gpu_options",
-    "experimental", "use_per_session_threads"))
+_HONOURED = frozenset(
+    (
+        "device_count",
+        "allow_soft_placement",
+        "log_device_placement",
+        "operation_timeout_in_ms",
+        "graph_options",
+        "cluster_def",
+        "isolate_session_state",
+        "device_filters",
+        "intra_op_parallelism_threads",
+        "inter_op_parallelism_threads",
+        "gpu_options",
+        "experimental",
+        "use_per_session_threads",
+    )
+)
 _warned: set[str] = set()
 
 
@@ -46,12 +60,17 @@ def read_config(config: Any) -> SessionOptions:
     new = [f for f in ignored if f not in _warned]
     if new:
         _warned.update(new)
-        warnings.warn(f"these ConfigProto fields mean nothing in graphrt and are ignored: {', '.join(new)}", stacklevel=4)
+        warnings.warn(
+            f"these ConfigProto fields mean nothing in graphrt and are ignored: {', '.join(new)}",
+            stacklevel=4,
+        )
     return SessionOptions(
         cpus=config.device_count.get("CPU", 1) if "CPU" in config.device_count else 1,
         gpus=config.device_count["GPU"] if "GPU" in config.device_count else None,
         timeout=config.operation_timeout_in_ms / 1e3 if config.operation_timeout_in_ms > 0 else None,
-        log_placement=config.log_device_placement, proto=config)
+        log_placement=config.log_device_placement,
+        proto=config,
+    )
 
 
 def run_timeout(options: Any, default: float | None) -> float | None:

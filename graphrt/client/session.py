@@ -1,7 +1,7 @@
 """Session: runs parts of a graph.
 
-`run` turns fetches and feeds into a signature once, keeps what was compiled for it, and from then on checks the feeds and
-calls. The fast path of a repeated call is a dictionary look-up, a check a feed, and the plan.
+`run` turns fetches and feeds into a signature once, keeps what was compiled for it, and from then on checks
+the feeds and calls. The fast path of a repeated call is a dictionary look-up, a check a feed, and the plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from graphrt.core.tensor import Tensor, set_eval_hook
 
 
 class _Prepared:
-    """What one form of `run` needs: the executable, feeders in the order of the caller's feeds, and the result's form."""
+    """What one form of `run` needs: the executable, feeders in the order of the caller's feeds, and the
+    result's form."""
 
     __slots__ = ("executable", "feeders", "fetches", "single", "edits", "signature")
 
@@ -50,12 +51,15 @@ class BaseSession:
     def _connect(self) -> Any:
         if not self._target:
             from graphrt.cluster.local import LocalMaster
+
             options = self._options
             return LocalMaster(self._graph, options.cpus, options.gpus, options.proto, options.log_placement)
         from graphrt.cluster.remote import connect
+
         return connect(self._target, self._graph, self._options)
 
-    # -- public attributes -------------------------------------------------------------------------------------
+    # -- public attributes
+    # -------------------------------------------------------------------------------------
 
     @property
     def graph(self) -> Graph:
@@ -73,15 +77,26 @@ class BaseSession:
     def list_devices(self) -> list[Any]:
         """The devices of the session: `.name`, `.device_type`, `.memory_limit_bytes`, `.incarnation`."""
         self._check_open()
-        return [DeviceAttributes(d.name, d.type, d.memory_limit, d.incarnation) for d in self._master.list_devices()]
+        return [
+            DeviceAttributes(d.name, d.type, d.memory_limit, d.incarnation)
+            for d in self._master.list_devices()
+        ]
 
-    # -- running -----------------------------------------------------------------------------------------------
+    # -- running
+    # -----------------------------------------------------------------------------------------------
 
-    def run(self, fetches: Any, feed_dict: dict[Any, Any] | None = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: dict[Any, Any] | None = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
         """Run what `fetches` needs, once.
 
         Args:
-          fetches: a tensor, variable, operation or name, or any nesting of lists, tuples, namedtuples and dicts of them.
+          fetches: a tensor, variable, operation or name, or any nesting of lists, tuples, namedtuples and
+          dicts of them.
           feed_dict: values by tensor (or its name): arrays, numbers, lists of the tensor's dtype and shape.
           options: RunOptions (timeout_in_ms, trace_level, output_partition_graphs).
           run_metadata: RunMetadata that is filled in.
@@ -113,11 +128,15 @@ class BaseSession:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
 
-    def _prepare(self, fetches: Any, feed_dict: dict[Any, Any] | None, key: Any, is_partial: bool = False) -> _Prepared:
+    def _prepare(
+        self, fetches: Any, feed_dict: dict[Any, Any] | None, key: Any, is_partial: bool = False
+    ) -> _Prepared:
         self._check_open()
         graph = self._graph
         if not graph._operations:
-            raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
+            raise RuntimeError(
+                "The Session graph is empty. Add operations to the graph before calling run()."
+            )
         planned = Fetches(graph, fetches)
         tensors, _ = flatten_feeds(graph, feed_dict) if feed_dict else ([], [])
         with self._lock:
@@ -128,24 +147,39 @@ class BaseSession:
 
     def _make(self, planned: Fetches, tensors: list[Tensor], is_partial: bool = False) -> _Prepared:
         edits = self._graph._edits
-        signature = Signature(tuple(t.name for t in tensors), tuple(t.name for t in planned.tensors),
-                              tuple(o.name for o in planned.operations))
-        executable = self._master.executable(signature, is_partial) if is_partial else self._master.executable(signature)
+        signature = Signature(
+            tuple(t.name for t in tensors),
+            tuple(t.name for t in planned.tensors),
+            tuple(o.name for o in planned.operations),
+        )
+        executable = (
+            self._master.executable(signature, is_partial)
+            if is_partial
+            else self._master.executable(signature)
+        )
         return _Prepared(executable, [Feeder(t) for t in tensors], planned, edits)
 
-    def _run_with_options(self, prepared: _Prepared, values: list[Any], options: Any, run_metadata: Any) -> Any:
+    def _run_with_options(
+        self, prepared: _Prepared, values: list[Any], options: Any, run_metadata: Any
+    ) -> Any:
         from graphrt.cluster.local import Collected
+
         timeout = run_timeout(options, self._options.timeout)
         collected = Collected() if run_metadata is not None else None
-        if collected is None or not (wants_trace(options) or getattr(options, "output_partition_graphs", False)):
+        if collected is None or not (
+            wants_trace(options) or getattr(options, "output_partition_graphs", False)
+        ):
             return prepared.executable.run(values, timeout)
         collected.wants_partitions = bool(options.output_partition_graphs)
         made = prepared.executable.run(values, timeout, collected)
         from graphrt.client.metadata import fill_metadata
+
         fill_metadata(run_metadata, collected, wants_trace(options), bool(options.output_partition_graphs))
         return made
 
-    def make_callable(self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False) -> Callable[..., Any]:
+    def make_callable(
+        self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False
+    ) -> Callable[..., Any]:
         """A function of the values of `feed_list`, in order, that runs `fetches`: `run` without its look-ups.
 
         With `accept_options` it takes `options` and `run_metadata` too.
@@ -163,9 +197,13 @@ class BaseSession:
                 current = state[0] = self._prepare(fetches, dict.fromkeys(feed_tensors), None)
             values = [f(v) for f, v in zip(current.feeders, args)]
             if accept_options and named:
-                made = self._run_with_options(current, values, named.get("options"), named.get("run_metadata"))
+                made = self._run_with_options(
+                    current, values, named.get("options"), named.get("run_metadata")
+                )
             elif named:
-                raise TypeError(f"unexpected arguments {sorted(named)}: make_callable(accept_options=True) takes them")
+                raise TypeError(
+                    f"unexpected arguments {sorted(named)}: make_callable(accept_options=True) takes them"
+                )
             else:
                 made = current.executable.run(values, self._options.timeout)
             return current.fetches.build([as_fetched(v) for v in made])
@@ -192,8 +230,13 @@ class BaseSession:
         step = prepared.executable.begin_partial(self._options.timeout)
         handle = f"{len(self._partial)}->{';'.join(t.name for t in prepared.fetches.tensors)}"
         fetched = {t: i for i, t in enumerate(prepared.fetches.tensors)}
-        self._partial[handle] = _PartialRun(step, {t: i for i, t in enumerate(feed_tensors)}, prepared.feeders, fetched,
-                                            set(prepared.fetches.operations))
+        self._partial[handle] = _PartialRun(
+            step,
+            {t: i for i, t in enumerate(feed_tensors)},
+            prepared.feeders,
+            fetched,
+            set(prepared.fetches.operations),
+        )
         return handle
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: dict[Any, Any] | None = None) -> Any:
@@ -205,12 +248,15 @@ class BaseSession:
         self._check_open()
         partial = self._partial.get(handle)
         if partial is None:
-            raise InvalidArgumentError(None, None, f"there is no partial run '{handle}': partial_run_setup returns handles")
+            raise InvalidArgumentError(
+                None, None, f"there is no partial run '{handle}': partial_run_setup returns handles"
+            )
         planned = Fetches(self._graph, fetches)
         tensors, values = flatten_feeds(self._graph, feed_dict) if feed_dict else ([], [])
         return planned.build([as_fetched(v) for v in partial.go_on(planned, tensors, values)])
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- life
+    # --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Cancel the steps that run, and give up the session's variables and queues. Again is fine."""
@@ -237,14 +283,19 @@ class BaseSession:
           ValueError: a session in one process ('') has nothing that outlives it.
         """
         if not target:
-            raise ValueError("Session.reset needs a server's target ('grpc://host:port'): a session of one process drops its "
-                             "variables when it is closed")
+            raise ValueError(
+                "Session.reset needs a server's target ('grpc://host:port'): a session of one process "
+                "drops its "
+                "variables when it is closed"
+            )
         from graphrt.cluster.remote import reset
+
         reset(target, containers, read_config(config))
 
     def explain(self, fetches: Any, feeds: Any = None) -> Any:
         """What the compiler makes of these fetches and feeds: an Explanation with `.text()` and `.html()`."""
         from graphrt.compiler.explanation import explain
+
         feed_tensors = [fed_tensor(self._graph, f) for f in feeds or ()]
         prepared = self._prepare(fetches, dict.fromkeys(feed_tensors), None)
         return explain(prepared.executable.compiled)
@@ -253,21 +304,37 @@ class BaseSession:
 class _PartialRun:
     """The client's side of a partial run: what was named, given and taken."""
 
-    def __init__(self, step: Any, feeds: dict[Tensor, int], feeders: list[Feeder], fetches: dict[Tensor, int],
-                 operations: set[Operation]) -> None:
-        self.step, self.feeds, self.feeders, self.fetches, self.operations = step, feeds, feeders, fetches, operations
+    def __init__(
+        self,
+        step: Any,
+        feeds: dict[Tensor, int],
+        feeders: list[Feeder],
+        fetches: dict[Tensor, int],
+        operations: set[Operation],
+    ) -> None:
+        self.step, self.feeds, self.feeders, self.fetches, self.operations = (
+            step,
+            feeds,
+            feeders,
+            fetches,
+            operations,
+        )
         self.fed: set[Tensor] = set()
         self.taken: set[Any] = set()
 
     def go_on(self, planned: Fetches, tensors: list[Tensor], values: list[Any]) -> list[Any]:
         for tensor in tensors:
             if tensor not in self.feeds:
-                raise InvalidArgumentError(None, None, f"The feed '{tensor.name}' was not specified in partial_run_setup.")
+                raise InvalidArgumentError(
+                    None, None, f"The feed '{tensor.name}' was not specified in partial_run_setup."
+                )
             if tensor in self.fed:
                 raise InvalidArgumentError(None, None, f"The feed '{tensor.name}' has already been fed.")
         for wanted in [*planned.tensors, *planned.operations]:
             if wanted not in self.fetches and wanted not in self.operations:
-                raise InvalidArgumentError(None, None, f"'{wanted.name}' was not specified in partial_run_setup.")
+                raise InvalidArgumentError(
+                    None, None, f"'{wanted.name}' was not specified in partial_run_setup."
+                )
             if wanted in self.taken:
                 raise InvalidArgumentError(None, None, f"'{wanted.name}' was already fetched.")
         given = {self.feeds[t]: self.feeders[self.feeds[t]](v) for t, v in zip(tensors, values)}
@@ -360,7 +427,8 @@ class _DefaultSession:
 
     def __exit__(self, *error: Any) -> None:
         if self._session in _defaults.stack:
-            # The last entry of this session: others may stand above it (interactive sessions close in any order).
+            # The last entry of this session: others may stand above it (interactive sessions close in any
+            # order).
             at = len(_defaults.stack) - 1 - _defaults.stack[::-1].index(self._session)
             del _defaults.stack[at]
 
@@ -373,11 +441,17 @@ def get_default_session() -> BaseSession | None:
 def _eval(element: Any, feed_dict: Any, session: Any) -> Any:
     chosen = session or get_default_session()
     if chosen is None:
-        raise ValueError(f"Cannot evaluate '{element.name}': No default session is registered. Use `with sess.as_default()` or pass an "
-                         "explicit session to `eval(session=sess)`")
+        raise ValueError(
+            f"Cannot evaluate '{element.name}': No default session is registered. Use `with "
+            "sess.as_default()` or pass an "
+            "explicit session to `eval(session=sess)`"
+        )
     if chosen.graph is not element.graph:
-        raise ValueError(f"Cannot use the default session to evaluate '{element.name}': the element's graph is different from the "
-                         "session's graph. Pass an explicit session to `eval(session=sess)`.")
+        raise ValueError(
+            f"Cannot use the default session to evaluate '{element.name}': the element's graph is "
+            "different from the "
+            "session's graph. Pass an explicit session to `eval(session=sess)`."
+        )
     return chosen.run(element, feed_dict)
 
 
@@ -412,6 +486,7 @@ def _flat_values(graph: Graph, feed_dict: dict[Any, Any]) -> Any:
 
 def _is_composite(key: Any) -> bool:
     from graphrt.core.tensor import IndexedSlices, SparseTensor
+
     return isinstance(key, (SparseTensor, IndexedSlices, tuple))
 
 

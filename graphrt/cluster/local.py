@@ -16,7 +16,7 @@ from typing import Any
 from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.pipeline import CompiledStep, compile_step
 from graphrt.compiler.step_graph import Signature
-from graphrt.core.errors import CancelledError, DeadlineExceededError, OpError
+from graphrt.core.errors import CancelledError, DeadlineExceededError
 from graphrt.core.graph import Graph
 from graphrt.core.resources import Containers
 from graphrt.runtime.devices import Device, make_devices

@@ -11,9 +11,9 @@ from typing import Any
 from graphrt.cluster.master_session import MasterSession
 from graphrt.cluster.remote_task import WORKER, RemoteTask, gather
 from graphrt.cluster.worker import LEASE, Worker
+from graphrt.core import device_names
 from graphrt.core.errors import AbortedError, UnavailableError
 from graphrt.core.graph import Graph
-from graphrt.core import device_names
 from graphrt.protos import worker_pb2
 from graphrt.runtime.elastic_threads import elastic_threads
 from graphrt.transport.loop import io_loop

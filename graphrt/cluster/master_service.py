@@ -12,7 +12,6 @@ from typing import Any
 
 from graphrt.cluster.executable import ClusterExecutable, PartialRun
 from graphrt.cluster.master import Master
-from graphrt.cluster.master_session import MasterSession
 from graphrt.cluster.step_stats import fill_step_stats
 from graphrt.cluster.wire_errors import to_wire
 from graphrt.cluster.worker_service import describe_device
@@ -23,8 +22,16 @@ from graphrt.core.graph import Graph
 from graphrt.protos import config_pb2, master_pb2
 from graphrt.runtime.elastic_threads import elastic_threads
 from graphrt.transport.interface import Request
-from graphrt.transport.tensors import length_field, named_tensors, parse, read_named_tensor, read_tensor_proto, size_of, split, \
-    tensor_proto
+from graphrt.transport.tensors import (
+    length_field,
+    named_tensors,
+    parse,
+    read_named_tensor,
+    read_tensor_proto,
+    size_of,
+    split,
+    tensor_proto,
+)
 
 _PREFIX = "/tensorflow.MasterService/"
 # Larger feeds are read on a thread of their own: the transport's thread has other things to do.

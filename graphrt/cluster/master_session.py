@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from graphrt.cluster.cluster_spec import ClusterSpec
-from graphrt.cluster.executable import ClusterExecutable, explained
 from graphrt.cluster.distributed_step import RemotePart
+from graphrt.cluster.executable import ClusterExecutable, explained
 from graphrt.cluster.remote_task import CONNECT_TIMEOUT, WORKER, RemoteTask, first_error, gather
 from graphrt.cluster.wire_errors import at_task
 from graphrt.cluster.worker import Worker

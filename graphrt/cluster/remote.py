@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 import warnings
 from typing import Any
 
 from graphrt.cluster.local import Collected
 from graphrt.cluster.wire_errors import from_body, from_wire
 from graphrt.compiler.step_graph import Signature
-from graphrt.core.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OpError, UnavailableError
+from graphrt.core.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    OpError,
+    UnavailableError,
+)
 from graphrt.core.graph import Graph
 from graphrt.core.graph_def import graph_def
-from graphrt.protos import config_pb2, master_pb2
+from graphrt.protos import master_pb2
 from graphrt.runtime.devices import Device
 from graphrt.transport.tensors import named_tensors, parse, read_named_tensor, split
 

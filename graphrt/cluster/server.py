@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-
 from typing import Any
 
 from graphrt.cluster.cluster_spec import ClusterSpec

@@ -15,7 +15,7 @@ from typing import Any
 
 from graphrt.cluster.cluster_spec import ClusterSpec
 from graphrt.cluster.registered_graph import RegisteredGraph
-from graphrt.cluster.step_rendezvous import ANNOUNCED, ANNOUNCEMENT, TENSOR, StepRendezvous, read_prefix
+from graphrt.cluster.step_rendezvous import ANNOUNCEMENT, TENSOR, StepRendezvous, read_prefix
 from graphrt.cluster.step_table import StepTable
 from graphrt.cluster.wire_errors import to_wire
 from graphrt.compiler.options import CompileOptions

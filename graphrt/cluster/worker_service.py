@@ -13,7 +13,7 @@ from graphrt.cluster.step_stats import fill_step_stats
 from graphrt.cluster.wire_errors import to_wire
 from graphrt.cluster.worker import PROBE_METHOD, Worker
 from graphrt.core.errors import AbortedError, OpError, UnimplementedError
-from graphrt.protos import graph_pb2, worker_pb2
+from graphrt.protos import worker_pb2
 from graphrt.runtime.elastic_threads import elastic_threads
 from graphrt.runtime.pooled_step import PooledStep
 from graphrt.transport.interface import Request

@@ -110,8 +110,8 @@ class _Cutting:
     # -- crossing ------------------------------------------------------------------------------------------
 
     def _before_read(self, node: Node, source: Node, index: int) -> tuple[Node, ...]:
-        """What must have run before a variable's live memory is sent to the node: it is read when its consumer
-        runs.
+        """What must have run before a variable's live memory is sent to the node: it is read when its
+        consumer runs.
 
         All that the node waits for, where it takes the reference; its control inputs, where it takes an
         Identity of one: weights need not wait for what they are multiplied with.

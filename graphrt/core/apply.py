@@ -27,8 +27,8 @@ def apply_op(op_def: OpDef, args: tuple[Any, ...], named: dict[str, Any], name: 
       args: inputs in signature order; a list for a sequence argument.
       named: further inputs and attrs by name.
     Returns:
-      Its Tensor; a list of Tensors where the output is a sequence or there are several (a list within the list for a
-      sequence among several); the Operation where it has no output.
+      Its Tensor; a list of Tensors where the output is a sequence or there are several (a list within the
+      list for a sequence among several); the Operation where it has no output.
     Raises:
       TypeError, ValueError: an input or attr that does not fit, with the op and the user's line.
     """
@@ -42,7 +42,7 @@ def apply_op(op_def: OpDef, args: tuple[Any, ...], named: dict[str, Any], name: 
     grouped: list[Any] = []
     at = 0
     for arg, n in zip(op_def.outputs, op_def.counts(op_def.outputs, op.attrs)):
-        grouped.append(list(op.outputs[at:at + n]) if arg.is_sequence else op.outputs[at])
+        grouped.append(list(op.outputs[at : at + n]) if arg.is_sequence else op.outputs[at])
         at += n
     return grouped
 
@@ -52,12 +52,16 @@ def build(op_def: OpDef, args: tuple[Any, ...], named: dict[str, Any], name: str
     values = list(args)
     if len(values) < len(op_def.inputs):
         try:
-            values += [named.pop(a.name) for a in op_def.inputs[len(values):]]
+            values += [named.pop(a.name) for a in op_def.inputs[len(values) :]]
         except KeyError as missing:
-            raise TypeError(f"{op_def.name}: input {missing} is missing: it takes "
-                            f"{', '.join(a.name for a in op_def.inputs)}") from None
+            raise TypeError(
+                f"{op_def.name}: input {missing} is missing: it takes "
+                f"{', '.join(a.name for a in op_def.inputs)}"
+            ) from None
     elif len(values) > len(op_def.inputs):
-        raise TypeError(f"{op_def.name} takes {len(op_def.inputs)} inputs, not {len(values)}; attrs go by name")
+        raise TypeError(
+            f"{op_def.name} takes {len(op_def.inputs)} inputs, not {len(values)}; attrs go by name"
+        )
     graph = get_default_graph()
     given = [t for t in values if t.__class__ is Tensor]
     if given and given[0].op.graph is not graph and not graph.building_function:
@@ -67,7 +71,9 @@ def build(op_def: OpDef, args: tuple[Any, ...], named: dict[str, Any], name: str
     return _build(graph, op_def, values, named, name)
 
 
-def _build(graph: Graph, op_def: OpDef, values: list[Any], named: dict[str, Any], name: str | None) -> Operation:
+def _build(
+    graph: Graph, op_def: OpDef, values: list[Any], named: dict[str, Any], name: str | None
+) -> Operation:
     attrs: dict[str, Any] = {}
     declared = op_def.attrs
     for key, value in named.items():
@@ -76,8 +82,11 @@ def _build(graph: Graph, op_def: OpDef, values: list[Any], named: dict[str, Any]
             if key[0] == "_":
                 attrs[key] = value
                 continue
-            raise TypeError(f"{op_def.name} has no input or attr '{key}': inputs {[a.name for a in op_def.inputs]}, attrs "
-                            f"{list(declared)}")
+            raise TypeError(
+                f"{op_def.name} has no input or attr '{key}': inputs {[a.name for a in op_def.inputs]}, "
+                "attrs "
+                f"{list(declared)}"
+            )
         if value is None:
             if attr.default is not REQUIRED:
                 value = attr.default
@@ -139,12 +148,15 @@ def _convert_inputs(op_def: OpDef, values: list[Any], attrs: dict[str, Any]) -> 
     return flat
 
 
-def _convert_sequence(op_def: OpDef, arg: Arg, items: list[Any], values: list[Any],
-                      attrs: dict[str, Any]) -> list[Tensor]:
+def _convert_sequence(
+    op_def: OpDef, arg: Arg, items: list[Any], values: list[Any], attrs: dict[str, Any]
+) -> list[Tensor]:
     if arg.number_attr:
         if arg.number_attr in attrs and attrs[arg.number_attr] != len(items):
-            raise ValueError(f"{op_def.name}: '{arg.name}' has {len(items)} tensors, as many as "
-                             f"'{arg.number_attr}' or other lists: {attrs[arg.number_attr]}")
+            raise ValueError(
+                f"{op_def.name}: '{arg.name}' has {len(items)} tensors, as many as "
+                f"'{arg.number_attr}' or other lists: {attrs[arg.number_attr]}"
+            )
         attrs[arg.number_attr] = check_attr(op_def.attrs[arg.number_attr], len(items), op_def.name)
         wanted = arg.dtype if arg.dtype is not None else attrs.get(arg.type_attr)
         if wanted is None:
@@ -162,16 +174,24 @@ def _convert_sequence(op_def: OpDef, arg: Arg, items: list[Any], values: list[An
     types = attrs.get(arg.list_attr)
     if types is not None and len(types) != len(items):
         raise ValueError(f"{op_def.name}: '{arg.name}' has {len(items)} tensors for {len(types)} types")
-    made = [_to_tensor(op_def, arg, v, types[i] if types is not None else None, None, i) for i, v in enumerate(items)]
+    made = [
+        _to_tensor(op_def, arg, v, types[i] if types is not None else None, None, i)
+        for i, v in enumerate(items)
+    ]
     for i, tensor in enumerate(made):
         if types is not None and tensor.dtype.base_dtype is not types[i]:
-            raise TypeError(f"{op_def.name}: '{arg.name}'[{i}] is {tensor.dtype.base_dtype.name}, not {types[i].name}")
-    attrs[arg.list_attr] = check_attr(op_def.attrs[arg.list_attr], [t.dtype.base_dtype for t in made], op_def.name)
+            raise TypeError(
+                f"{op_def.name}: '{arg.name}'[{i}] is {tensor.dtype.base_dtype.name}, not {types[i].name}"
+            )
+    attrs[arg.list_attr] = check_attr(
+        op_def.attrs[arg.list_attr], [t.dtype.base_dtype for t in made], op_def.name
+    )
     return made
 
 
-def _to_tensor(op_def: OpDef, arg: Arg, value: Any, wanted: DType | None, hint: DType | None,
-               place: int | None = None) -> Tensor:
+def _to_tensor(
+    op_def: OpDef, arg: Arg, value: Any, wanted: DType | None, hint: DType | None, place: int | None = None
+) -> Tensor:
     if value.__class__ is Tensor:
         return value
     name = arg.name if place is None else f"{arg.name}_{place}"  # as TensorFlow names the constants of a list
@@ -179,8 +199,9 @@ def _to_tensor(op_def: OpDef, arg: Arg, value: Any, wanted: DType | None, hint: 
         return convert_to_tensor(value, dtype=wanted, name=name, preferred_dtype=hint, as_ref=arg.is_ref)
     except (TypeError, ValueError) as error:
         want = f" as {wanted.name}" if wanted is not None else ""
-        raise type(error)(f"{op_def.name}: input '{arg.name}'{want}: {error}\n  built at "
-                          f"{source_line(user_location())}") from None
+        raise type(error)(
+            f"{op_def.name}: input '{arg.name}'{want}: {error}\n  built at {source_line(user_location())}"
+        ) from None
 
 
 def _check_type(op_def: OpDef, arg: Arg, tensor: Tensor, wanted: DType | None, attrs: dict[str, Any]) -> None:
@@ -191,15 +212,20 @@ def _check_type(op_def: OpDef, arg: Arg, tensor: Tensor, wanted: DType | None, a
     elif arg.type_attr:
         attrs[arg.type_attr] = check_attr(op_def.attrs[arg.type_attr], base, op_def.name)
     if arg.is_ref and not tensor.dtype.is_ref:
-        raise TypeError(f"{op_def.name}: '{arg.name}' takes a ref variable, and '{tensor.name}' is a plain "
-                        f"{base.name} tensor: pass a tf.Variable made with use_resource=False")
+        raise TypeError(
+            f"{op_def.name}: '{arg.name}' takes a ref variable, and '{tensor.name}' is a plain "
+            f"{base.name} tensor: pass a tf.Variable made with use_resource=False"
+        )
 
 
 def _mismatch(op_def: OpDef, arg: Arg, tensor: Tensor, wanted: DType) -> str:
     same = [a.name for a in op_def.inputs if a.type_attr and a.type_attr == arg.type_attr and a is not arg]
     why = f" as '{same[0]}' has" if same else ""
-    return (f"{op_def.name}: input '{arg.name}' is {tensor.dtype.base_dtype.name} ('{tensor.name}'), not {wanted.name}{why}"
-            f"\n  built at {source_line(user_location())}\n  hint     tf.cast(x, tf.{wanted.name})")
+    return (
+        f"{op_def.name}: input '{arg.name}' is {tensor.dtype.base_dtype.name} ('{tensor.name}'), not "
+        f"{wanted.name}{why}"
+        f"\n  built at {source_line(user_location())}\n  hint     tf.cast(x, tf.{wanted.name})"
+    )
 
 
 def _dtype_of_siblings(op_def: OpDef, type_attr: str, values: list[Any]) -> DType | None:
@@ -216,8 +242,8 @@ def _dtype_of_siblings(op_def: OpDef, type_attr: str, values: list[Any]) -> DTyp
 
 
 def _preferred(op_def: OpDef, arg: Arg, value: Any) -> DType | None:
-    """What a Python value becomes where nothing else decides: the attr's default, unless the attr lists what it allows
-    and the dtype that the value would have anyhow is among that."""
+    """What a Python value becomes where nothing else decides: the attr's default, unless the attr lists what
+    it allows and the dtype that the value would have anyhow is among that."""
     attr = op_def.attrs.get(arg.type_attr)
     if attr is None or attr.default is REQUIRED:
         return None
@@ -231,15 +257,18 @@ def _preferred(op_def: OpDef, arg: Arg, value: Any) -> DType | None:
         if own in attr.allowed:
             return None
         if own is not None and peek_dtype(value) is None:
-            # TensorFlow has made a constant of it by now, as of [] for a shape; seeds count nodes, so it is made here too.
+            # TensorFlow has made a constant of it by now, as of [] for a shape; seeds count nodes, so it is
+            # made here too.
             constant_tensor(value, name=arg.name)
     return attr.default
 
 
-def create_op(graph: Graph, op_type: str, inputs: list[Tensor], dtypes: Any, name: str | None,
-              attrs: dict[str, Any]) -> Operation:
+def create_op(
+    graph: Graph, op_type: str, inputs: list[Tensor], dtypes: Any, name: str | None, attrs: dict[str, Any]
+) -> Operation:
     """A node by type name with converted inputs; attrs may be AttrValue messages. See Graph.create_op."""
     from graphrt.core import graph_def
+
     op_def = registry.lookup(op_type)
     if op_def is None:
         raise ValueError(f"Op type {op_type!r} is not registered in graphrt")
@@ -248,8 +277,13 @@ def create_op(graph: Graph, op_type: str, inputs: list[Tensor], dtypes: Any, nam
     rest = list(inputs)
     for arg in op_def.inputs:
         if arg.is_sequence:
-            n = (plain.get(arg.number_attr) if arg.number_attr else
-                 len(plain[arg.list_attr]) if arg.list_attr in plain else None)
+            n = (
+                plain.get(arg.number_attr)
+                if arg.number_attr
+                else len(plain[arg.list_attr])
+                if arg.list_attr in plain
+                else None
+            )
             n = len(rest) if n is None else n
             grouped.append(rest[:n])
             rest = rest[n:]

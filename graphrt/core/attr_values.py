@@ -28,6 +28,7 @@ class FunctionRef:
 def attr_to_proto(value: Any, declared: Attr | None = None) -> Any:
     """The AttrValue of a Python form; `declared` says the kind of an empty list."""
     from graphrt.protos import attr_value_pb2
+
     made = attr_value_pb2.AttrValue()
     if isinstance(value, (list, tuple)):
         made.list.SetInParent()
@@ -87,7 +88,9 @@ def attr_from_proto(proto: Any, declared: Attr | None = None) -> Any:
                 return [_get(name, i) for i in items]
         return []
     if kind is None or kind == "placeholder":
-        raise InvalidArgumentError(None, None, f"an attr{f' {declared.name!r}' if declared else ''} has no value")
+        raise InvalidArgumentError(
+            None, None, f"an attr{f' {declared.name!r}' if declared else ''} has no value"
+        )
     return _get(kind, getattr(proto, kind))
 
 

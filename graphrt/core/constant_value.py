@@ -16,11 +16,55 @@ from graphrt.core.tensor import Tensor
 
 # Evaluated on constant inputs, where inputs and outputs are this small.
 _LIMIT = 1024
-_EVALUATED = frozenset((
-    "Add", "AddV2", "Sub", "Mul", "FloorDiv", "RealDiv", "FloorMod", "Maximum", "Minimum", "Neg", "Abs", "Cast", "ConcatV2",
-    "Concat", "Pack", "Range", "StridedSlice", "Slice", "Reshape", "ExpandDims", "Squeeze", "Prod", "Sum", "Max", "Min", "GatherV2",
-    "Fill", "Tile", "Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr",
-    "LogicalNot", "Select", "SelectV2", "Transpose", "Unpack", "BroadcastArgs", "InvertPermutation", "ZerosLike", "OnesLike"))
+_EVALUATED = frozenset(
+    (
+        "Add",
+        "AddV2",
+        "Sub",
+        "Mul",
+        "FloorDiv",
+        "RealDiv",
+        "FloorMod",
+        "Maximum",
+        "Minimum",
+        "Neg",
+        "Abs",
+        "Cast",
+        "ConcatV2",
+        "Concat",
+        "Pack",
+        "Range",
+        "StridedSlice",
+        "Slice",
+        "Reshape",
+        "ExpandDims",
+        "Squeeze",
+        "Prod",
+        "Sum",
+        "Max",
+        "Min",
+        "GatherV2",
+        "Fill",
+        "Tile",
+        "Equal",
+        "NotEqual",
+        "Greater",
+        "GreaterEqual",
+        "Less",
+        "LessEqual",
+        "LogicalAnd",
+        "LogicalOr",
+        "LogicalNot",
+        "Select",
+        "SelectV2",
+        "Transpose",
+        "Unpack",
+        "BroadcastArgs",
+        "InvertPermutation",
+        "ZerosLike",
+        "OnesLike",
+    )
+)
 _PASSED_THROUGH = frozenset(("Identity", "StopGradient", "PreventGradient", "Snapshot", "EnsureShape"))
 
 
@@ -79,8 +123,17 @@ def evaluate(op: Any, values: list[np.ndarray]) -> tuple[Any, ...]:
 
 def _evaluate(op: Any, values: list[Any]) -> tuple[Any, ...]:
     op_def = op.op_def
-    context = KernelContext(op.name, op.type, op.attrs, op_def.types(op_def.inputs, op.attrs),
-                            op_def.types(op_def.outputs, op.attrs), None, np, None, None)
+    context = KernelContext(
+        op.name,
+        op.type,
+        op.attrs,
+        op_def.types(op_def.inputs, op.attrs),
+        op_def.types(op_def.outputs, op.attrs),
+        None,
+        np,
+        None,
+        None,
+    )
     made = run_kernel(op_def, context, values)
     return tuple(np.asarray(m, d.np) for m, d in zip(made, context.output_dtypes))
 
@@ -99,6 +152,7 @@ def bound_kernel(op_def: Any, context: KernelContext) -> Any:
     if bind is not None:
         return bind(context)
     from functools import partial
+
     return partial(impl.compute, context)
 
 
@@ -159,12 +213,19 @@ def _element(tensor: Tensor) -> int | None:
 def _sliced_shape(op: Any) -> TensorShape | None:
     begin, end, strides = (constant_value(t) for t in op.inputs[1:])
     masks = op.attrs
-    if begin is None or end is None or strides is None or masks["ellipsis_mask"] or masks["new_axis_mask"] \
-            or masks["shrink_axis_mask"] or begin.size != 1:
+    if (
+        begin is None
+        or end is None
+        or strides is None
+        or masks["ellipsis_mask"]
+        or masks["new_axis_mask"]
+        or masks["shrink_axis_mask"]
+        or begin.size != 1
+    ):
         return None
     whole = constant_value_as_shape(op.inputs[0])
     if whole.sizes is None:
         return None
     start = None if masks["begin_mask"] else int(begin[0])
     stop = None if masks["end_mask"] else int(end[0])
-    return TensorShape.of(whole.sizes[start:stop:int(strides[0])])
+    return TensorShape.of(whole.sizes[start : stop : int(strides[0])])

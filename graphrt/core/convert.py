@@ -1,8 +1,8 @@
 """Python values to tensors.
 
-`convert_to_tensor` takes tensors, anything with `_dense_var_to_tensor` (variables), IndexedSlices, NumPy arrays,
-numbers, strings, and nested lists of them (with tensors among the items: a Pack). `register_tensor_conversion_function`
-adds kinds.
+`convert_to_tensor` takes tensors, anything with `_dense_var_to_tensor` (variables), IndexedSlices, NumPy
+arrays, numbers, strings, and nested lists of them (with tensors among the items: a Pack).
+`register_tensor_conversion_function` adds kinds.
 """
 
 from __future__ import annotations
@@ -23,15 +23,23 @@ Converter = Callable[..., Any]
 _converters: list[tuple[int, Any, Converter]] = []
 
 
-def register_tensor_conversion_function(base_type: Any, conversion_func: Converter, priority: int = 100) -> None:
-    """`conversion_func(value, dtype, name, as_ref)` makes tensors of instances of `base_type` (a type or a tuple).
-    Lower priorities are asked first; it may return NotImplemented."""
+def register_tensor_conversion_function(
+    base_type: Any, conversion_func: Converter, priority: int = 100
+) -> None:
+    """`conversion_func(value, dtype, name, as_ref)` makes tensors of instances of `base_type` (a type or a
+    tuple). Lower priorities are asked first; it may return NotImplemented."""
     _converters.append((priority, base_type, conversion_func))
     _converters.sort(key=lambda c: c[0])
 
 
-def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None,
-                      dtype_hint: Any = None, as_ref: bool = False) -> Tensor:
+def convert_to_tensor(
+    value: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+    dtype_hint: Any = None,
+    as_ref: bool = False,
+) -> Tensor:
     """A Tensor of `value`.
 
     Args:
@@ -45,8 +53,11 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None, pr
     wanted = None if dtype is None else as_dtype(dtype).base_dtype
     if isinstance(value, Tensor):
         if wanted is not None and value.dtype.base_dtype is not wanted:
-            raise ValueError(f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype "
-                             f"{value.dtype.base_dtype.name}: {value!r}. tf.cast(x, tf.{wanted.name}) converts it")
+            raise ValueError(
+                f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype "
+                f"{value.dtype.base_dtype.name}: {value!r}. tf.cast(x, tf.{wanted.name}) "
+                "converts it"
+            )
         return value
     to_tensor = getattr(value, "_dense_var_to_tensor", None)
     if to_tensor is not None:
@@ -72,28 +83,37 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None, pr
     return constant_tensor(value, wanted, name=name)
 
 
-def convert_n_to_tensor_or_indexed_slices(values: Any, dtype: Any = None, name: str | None = None) -> list[Any]:
-    return [convert_to_tensor_or_indexed_slices(v, dtype, None if name is None else f"{name}_{i}")
-            for i, v in enumerate(values)]
+def convert_n_to_tensor_or_indexed_slices(
+    values: Any, dtype: Any = None, name: str | None = None
+) -> list[Any]:
+    return [
+        convert_to_tensor_or_indexed_slices(v, dtype, None if name is None else f"{name}_{i}")
+        for i, v in enumerate(values)
+    ]
 
 
 def convert_to_tensor_or_indexed_slices(value: Any, dtype: Any = None, name: str | None = None) -> Any:
-    return value if value is None or isinstance(value, IndexedSlices) else convert_to_tensor(value, dtype, name)
+    return (
+        value if value is None or isinstance(value, IndexedSlices) else convert_to_tensor(value, dtype, name)
+    )
 
 
 def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
     from graphrt.core.tensor import SparseTensor
+
     return value if isinstance(value, SparseTensor) else convert_to_tensor(value, dtype, name)
 
 
 def is_tensor(value: Any) -> bool:
     """True for Tensors, SparseTensors, IndexedSlices and variables."""
     from graphrt.core.tensor import SparseTensor
+
     return isinstance(value, (Tensor, SparseTensor, IndexedSlices)) or hasattr(value, "_dense_var_to_tensor")
 
 
 def peek_dtype(value: Any) -> DType | None:
-    """The dtype that a value brings with it (a tensor, a variable, an array); None for Python numbers and lists."""
+    """The dtype that a value brings with it (a tensor, a variable, an array); None for Python numbers and
+    lists."""
     if isinstance(value, Tensor):
         return value.dtype.base_dtype
     if isinstance(value, (np.ndarray, np.generic)):
@@ -105,17 +125,25 @@ def peek_dtype(value: Any) -> DType | None:
     return None
 
 
-def constant_tensor(value: Any, dtype: DType | None = None, shape: Any = None, name: str | None = None,
-                    verify_shape: bool = False) -> Tensor:
+def constant_tensor(
+    value: Any,
+    dtype: DType | None = None,
+    shape: Any = None,
+    name: str | None = None,
+    verify_shape: bool = False,
+) -> Tensor:
     """A Const node of `value`."""
     array = make_array(value, dtype, shape, verify_shape)
     kind = dtype if dtype is not None else of_array(array)
     return registry.OPS["Const"](value=array, dtype=kind, name=name or "Const")
 
 
-def make_array(value: Any, dtype: DType | None = None, shape: Any = None, verify_shape: bool = False) -> np.ndarray:
-    """`value` as a NumPy array of `dtype`, as TensorFlow makes constants: Python floats are float32, ints int32 (int64
-    where they do not fit), text bytes. `shape` reshapes it, or fills with its only (or last) element.
+def make_array(
+    value: Any, dtype: DType | None = None, shape: Any = None, verify_shape: bool = False
+) -> np.ndarray:
+    """`value` as a NumPy array of `dtype`, as TensorFlow makes constants: Python floats are float32, ints
+    int32 (int64 where they do not fit), text bytes. `shape` reshapes it, or fills with its only (or last)
+    element.
 
     Raises:
       TypeError: the value cannot be of `dtype` (a float for an int dtype, None, a ragged list).
@@ -137,8 +165,8 @@ def make_array(value: Any, dtype: DType | None = None, shape: Any = None, verify
     if array.size == 0:
         raise ValueError(f"no elements were given for shape {sizes}")
     filled = np.empty(n, array.dtype)
-    filled[:array.size] = array.ravel()
-    filled[array.size:] = array.ravel()[-1]
+    filled[: array.size] = array.ravel()
+    filled[array.size :] = array.ravel()[-1]
     return filled.reshape(sizes)
 
 
@@ -204,7 +232,7 @@ def _first_leaf(value: Any) -> Any:
 
 
 def _ints(array: np.ndarray, value: Any) -> np.ndarray:
-    if array.dtype.kind == "O" or (array.size and (array.max() > 2**31 - 1 or array.min() < -2**31)):
+    if array.dtype.kind == "O" or (array.size and (array.max() > 2**31 - 1 or array.min() < -(2**31))):
         if array.dtype.kind == "O" or array.dtype == np.uint64:
             raise ValueError(f"{value!r} does not fit in int64: name a dtype")
         return array.astype(np.int64)
@@ -225,7 +253,9 @@ def _text(array: np.ndarray) -> np.ndarray:
         if isinstance(item, str):
             item = item.encode()
         elif not isinstance(item, bytes):
-            raise TypeError(f"cannot make a tensor of {item!r} ({type(item).__name__}): not a number, not text")
+            raise TypeError(
+                f"cannot make a tensor of {item!r} ({type(item).__name__}): not a number, not text"
+            )
         flat[i] = bytes(item)
     return made
 
@@ -253,18 +283,32 @@ def _coerce(value: Any, dtype: DType) -> np.ndarray:
     if source.size == 0 and not isinstance(value, (np.ndarray, np.generic)):
         return source.astype(dtype.np)
     if kind in "SUO":
-        if kind == "O" and source.size and dtype.is_integer and all(isinstance(v, int) for v in source.ravel()):
+        if (
+            kind == "O"
+            and source.size
+            and dtype.is_integer
+            and all(isinstance(v, int) for v in source.ravel())
+        ):
             raise ValueError(f"{value!r} does not fit in {dtype.name}")
-        raise TypeError(f"Expected {dtype.name}, but got {_shown(value)} of type '{type(_first_leaf(value)).__name__}'.")
+        raise TypeError(
+            f"Expected {dtype.name}, but got {_shown(value)} of type '{type(_first_leaf(value)).__name__}'."
+        )
     is_python = not isinstance(value, (np.ndarray, np.generic))
     if dtype is bool_ and kind != "b":
-        raise TypeError(f"Expected bool, but got {_shown(value)} of type '{type(_first_leaf(value)).__name__}'.")
+        raise TypeError(
+            f"Expected bool, but got {_shown(value)} of type '{type(_first_leaf(value)).__name__}'."
+        )
     if kind == "b" and is_python:
         raise TypeError(f"Expected {dtype.name}, but got {_shown(value)} of type 'bool'.")
     if dtype.is_integer or dtype.is_quantized:
         if kind in "fc" and is_python:
             raise TypeError(f"Expected {dtype.name}, but got {_shown(value)} of type 'float'.")
-        if kind in "iu" and source.size and is_python and (source.max() > dtype.max or source.min() < dtype.min):
+        if (
+            kind in "iu"
+            and source.size
+            and is_python
+            and (source.max() > dtype.max or source.min() < dtype.min)
+        ):
             raise ValueError(f"{_shown(value)} does not fit in {dtype.name} ({dtype.min} to {dtype.max})")
     if kind == "c" and not dtype.is_complex:
         raise TypeError(f"Expected {dtype.name}, but got {_shown(value)} of type 'complex'.")
@@ -306,5 +350,3 @@ def _densify(value: IndexedSlices, dtype: DType | None, name: str | None) -> Ten
     if known.sizes is not None:
         flat.set_shape(known)
     return flat
-
-

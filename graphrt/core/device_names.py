@@ -10,8 +10,11 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-_PART = re.compile(r"/?(?:(job):([A-Za-z][A-Za-z0-9_.-]*)|(replica):(\d+|\*)|(task):(\d+|\*)"
-                   r"|device:([A-Za-z_][A-Za-z0-9_]*|\*)(?::(\d+|\*))?|(cpu|gpu|tpu):(\d+|\*))(?=/|$)", re.IGNORECASE)
+_PART = re.compile(
+    r"/?(?:(job):([A-Za-z][A-Za-z0-9_.-]*)|(replica):(\d+|\*)|(task):(\d+|\*)"
+    r"|device:([A-Za-z_][A-Za-z0-9_]*|\*)(?::(\d+|\*))?|(cpu|gpu|tpu):(\d+|\*))(?=/|$)",
+    re.IGNORECASE,
+)
 
 
 class DeviceName(NamedTuple):
@@ -36,15 +39,20 @@ class DeviceName(NamedTuple):
         return text
 
     def over(self, outer: DeviceName) -> DeviceName:
-        """These parts where they are given, `outer`'s elsewhere: how an inner device scope refines an outer one."""
+        """These parts where they are given, `outer`'s elsewhere: how an inner device scope refines an outer
+        one."""
         kind, index = (outer.type, outer.index) if self.type is None else (self.type, self.index)
         if self.type is None and self.index is not None:
             index = self.index
         if self.type is not None and self.index is None and self.type == outer.type:
             index = outer.index
-        return DeviceName(outer.job if self.job is None else self.job,
-                          outer.replica if self.replica is None else self.replica,
-                          outer.task if self.task is None else self.task, kind, index)
+        return DeviceName(
+            outer.job if self.job is None else self.job,
+            outer.replica if self.replica is None else self.replica,
+            outer.task if self.task is None else self.task,
+            kind,
+            index,
+        )
 
     def conflict(self, other: DeviceName) -> str | None:
         """The first part on which both are specified and differ, or None."""
@@ -71,8 +79,10 @@ def parse(text: str) -> DeviceName:
     while position < len(text):
         match = _PART.match(text, position)
         if match is None or match.end() == position:
-            raise ValueError(f"Malformed device specification '{text}': at '{text[position:]}' expected "
-                             "/job:NAME, /replica:N, /task:N or /device:TYPE:N")
+            raise ValueError(
+                f"Malformed device specification '{text}': at '{text[position:]}' expected "
+                "/job:NAME, /replica:N, /task:N or /device:TYPE:N"
+            )
         if match[1]:
             job = match[2]
         elif match[3]:
@@ -118,8 +128,13 @@ class DeviceSpec:
     """A device, whole or in part: `DeviceSpec(job="ps", task=0, device_type="CPU", device_index=0)`."""
 
     def __init__(self, job=None, replica=None, task=None, device_type=None, device_index=None) -> None:
-        self._name = DeviceName(job, None if replica is None else int(replica), None if task is None else int(task),
-                                device_type, None if device_index is None else int(device_index))
+        self._name = DeviceName(
+            job,
+            None if replica is None else int(replica),
+            None if task is None else int(task),
+            device_type,
+            None if device_index is None else int(device_index),
+        )
 
     @classmethod
     def from_string(cls, spec: str) -> DeviceSpec:
@@ -146,14 +161,21 @@ class DeviceSpec:
     def to_string(self) -> str:
         return str(self._name)
 
-    job = property(lambda self: self._name.job, lambda self, v: self._set(self._name._replace(job=v)) and None)
-    replica = property(lambda self: self._name.replica,
-                       lambda self, v: self._set(self._name._replace(replica=v)) and None)
-    task = property(lambda self: self._name.task, lambda self, v: self._set(self._name._replace(task=v)) and None)
-    device_type = property(lambda self: self._name.type,
-                           lambda self, v: self._set(self._name._replace(type=v)) and None)
-    device_index = property(lambda self: self._name.index,
-                            lambda self, v: self._set(self._name._replace(index=v)) and None)
+    job = property(
+        lambda self: self._name.job, lambda self, v: self._set(self._name._replace(job=v)) and None
+    )
+    replica = property(
+        lambda self: self._name.replica, lambda self, v: self._set(self._name._replace(replica=v)) and None
+    )
+    task = property(
+        lambda self: self._name.task, lambda self, v: self._set(self._name._replace(task=v)) and None
+    )
+    device_type = property(
+        lambda self: self._name.type, lambda self, v: self._set(self._name._replace(type=v)) and None
+    )
+    device_index = property(
+        lambda self: self._name.index, lambda self, v: self._set(self._name._replace(index=v)) and None
+    )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeviceSpec) and self._name == other._name

@@ -23,8 +23,22 @@ class DType:
       size: bytes an element.
     """
 
-    __slots__ = ("name", "number", "np", "is_ref", "base_dtype", "_ref_form", "is_floating", "is_integer",
-                 "is_complex", "is_unsigned", "is_quantized", "is_bool", "is_object", "size")
+    __slots__ = (
+        "name",
+        "number",
+        "np",
+        "is_ref",
+        "base_dtype",
+        "_ref_form",
+        "is_floating",
+        "is_integer",
+        "is_complex",
+        "is_unsigned",
+        "is_quantized",
+        "is_bool",
+        "is_object",
+        "size",
+    )
 
     def __init__(self, name: str, number: int, numpy_type: Any, base: DType | None = None) -> None:
         self.name, self.number = name, number
@@ -88,7 +102,8 @@ class DType:
         return (0, 1) if self.is_floating else (self.min, self.max)
 
     def is_compatible_with(self, other: Any) -> bool:
-        """True where a tensor of `other` is one of this type: equal, or `other` is this type's reference form."""
+        """True where a tensor of `other` is one of this type: equal, or `other` is this type's reference
+        form."""
         other = as_dtype(other)
         return self.number in (other.number, other.base_dtype.number)
 
@@ -122,14 +137,33 @@ class DType:
 
 
 _TABLE = [
-    ("float32", 1, np.float32), ("float64", 2, np.float64), ("int32", 3, np.int32), ("uint8", 4, np.uint8),
-    ("int16", 5, np.int16), ("int8", 6, np.int8), ("string", 7, object), ("complex64", 8, np.complex64),
-    ("int64", 9, np.int64), ("bool", 10, np.bool_), ("qint8", 11, np.int8), ("quint8", 12, np.uint8),
-    ("qint32", 13, np.int32), ("bfloat16", 14, ml_dtypes.bfloat16), ("qint16", 15, np.int16),
-    ("quint16", 16, np.uint16), ("uint16", 17, np.uint16), ("complex128", 18, np.complex128),
-    ("float16", 19, np.float16), ("resource", 20, object), ("variant", 21, object), ("uint32", 22, np.uint32),
-    ("uint64", 23, np.uint64), ("float8_e5m2", 24, ml_dtypes.float8_e5m2),
-    ("float8_e4m3fn", 25, ml_dtypes.float8_e4m3fn), ("int4", 29, ml_dtypes.int4), ("uint4", 30, ml_dtypes.uint4),
+    ("float32", 1, np.float32),
+    ("float64", 2, np.float64),
+    ("int32", 3, np.int32),
+    ("uint8", 4, np.uint8),
+    ("int16", 5, np.int16),
+    ("int8", 6, np.int8),
+    ("string", 7, object),
+    ("complex64", 8, np.complex64),
+    ("int64", 9, np.int64),
+    ("bool", 10, np.bool_),
+    ("qint8", 11, np.int8),
+    ("quint8", 12, np.uint8),
+    ("qint32", 13, np.int32),
+    ("bfloat16", 14, ml_dtypes.bfloat16),
+    ("qint16", 15, np.int16),
+    ("quint16", 16, np.uint16),
+    ("uint16", 17, np.uint16),
+    ("complex128", 18, np.complex128),
+    ("float16", 19, np.float16),
+    ("resource", 20, object),
+    ("variant", 21, object),
+    ("uint32", 22, np.uint32),
+    ("uint64", 23, np.uint64),
+    ("float8_e5m2", 24, ml_dtypes.float8_e5m2),
+    ("float8_e4m3fn", 25, ml_dtypes.float8_e4m3fn),
+    ("int4", 29, ml_dtypes.int4),
+    ("uint4", 30, ml_dtypes.uint4),
 ]
 BY_NUMBER: dict[int, DType] = {}
 BY_NAME: dict[str, DType] = {}
@@ -149,14 +183,23 @@ qint8, qint16, qint32 = (BY_NAME[n] for n in ("qint8", "qint16", "qint32"))
 quint8, quint16 = BY_NAME["quint8"], BY_NAME["quint16"]
 half, double = float16, float64
 BY_NAME["half"], BY_NAME["double"], BY_NAME["float"] = float16, float64, float32
-BY_NAME["half_ref"], BY_NAME["double_ref"], BY_NAME["float_ref"] = (d._as_ref for d in (float16, float64, float32))
+BY_NAME["half_ref"], BY_NAME["double_ref"], BY_NAME["float_ref"] = (
+    d._as_ref for d in (float16, float64, float32)
+)
 
 _BY_NUMPY: dict[Any, DType] = {}
 for _name, _number, _numpy in _TABLE:
     if not _name.startswith("q") and _numpy is not object:
         _BY_NUMPY[np.dtype(_numpy)] = BY_NUMBER[_number]
-_BY_PYTHON: dict[Any, DType] = {float: float32, int: int32, bool: bool_, complex: complex128, str: string,
-                                bytes: string, object: string}
+_BY_PYTHON: dict[Any, DType] = {
+    float: float32,
+    int: int32,
+    bool: bool_,
+    complex: complex128,
+    str: string,
+    bytes: string,
+    object: string,
+}
 
 
 def as_dtype(value: Any) -> DType:
@@ -189,8 +232,10 @@ def as_dtype(value: Any) -> DType:
             return string
         if numpy_form in _BY_NUMPY:
             return _BY_NUMPY[numpy_form]
-    raise TypeError(f"cannot convert {value!r} to a dtype: use a tf dtype (tf.float32), a name ('float32'), "
-                    "a NumPy dtype or a Python type")
+    raise TypeError(
+        f"cannot convert {value!r} to a dtype: use a tf dtype (tf.float32), a name ('float32'), "
+        "a NumPy dtype or a Python type"
+    )
 
 
 def of_array(array: np.ndarray) -> DType:

@@ -20,8 +20,19 @@ from __future__ import annotations
 import linecache
 from typing import Any
 
-OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED = range(8)
-RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS = range(8, 16)
+OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED = (
+    range(8)
+)
+(
+    RESOURCE_EXHAUSTED,
+    FAILED_PRECONDITION,
+    ABORTED,
+    OUT_OF_RANGE,
+    UNIMPLEMENTED,
+    INTERNAL,
+    UNAVAILABLE,
+    DATA_LOSS,
+) = range(8, 16)
 UNAUTHENTICATED = 16
 
 
@@ -37,8 +48,14 @@ class OpError(Exception):
 
     code = UNKNOWN
 
-    def __init__(self, node_def: Any = None, op: Any = None, message: str = "", error_code: int | None = None,
-                 *ignored: Any) -> None:
+    def __init__(
+        self,
+        node_def: Any = None,
+        op: Any = None,
+        message: str = "",
+        error_code: int | None = None,
+        *ignored: Any,
+    ) -> None:
         super().__init__(message)
         self._node_def, self._op, self._message = node_def, op, message
         self._error_code = self.code if error_code is None else error_code
@@ -73,22 +90,35 @@ def _kind(name: str, code: int, doc: str) -> type[OpError]:
     def __init__(self, node_def=None, op=None, message="", *ignored):
         OpError.__init__(self, node_def, op, message, code)
 
-    made = type(name, (OpError,), {"__init__": __init__, "__doc__": doc, "code": code, "__module__": __name__})
+    made = type(
+        name, (OpError,), {"__init__": __init__, "__doc__": doc, "code": code, "__module__": __name__}
+    )
     BY_CODE[code] = made
     return made
 
 
-CancelledError = _kind("CancelledError", CANCELLED, "The step was cancelled: a closed session or queue, or Ctrl-C.")
+CancelledError = _kind(
+    "CancelledError", CANCELLED, "The step was cancelled: a closed session or queue, or Ctrl-C."
+)
 UnknownError = _kind("UnknownError", UNKNOWN, "An error of no known kind, as from user code in py_func.")
-InvalidArgumentError = _kind("InvalidArgumentError", INVALID_ARGUMENT, "A value, shape or dtype an op cannot take.")
+InvalidArgumentError = _kind(
+    "InvalidArgumentError", INVALID_ARGUMENT, "A value, shape or dtype an op cannot take."
+)
 DeadlineExceededError = _kind("DeadlineExceededError", DEADLINE_EXCEEDED, "A wait ended by its deadline.")
 NotFoundError = _kind("NotFoundError", NOT_FOUND, "A file, resource, node or device that is not there.")
-AlreadyExistsError = _kind("AlreadyExistsError", ALREADY_EXISTS, "Something that may exist once exists already.")
+AlreadyExistsError = _kind(
+    "AlreadyExistsError", ALREADY_EXISTS, "Something that may exist once exists already."
+)
 PermissionDeniedError = _kind("PermissionDeniedError", PERMISSION_DENIED, "Not allowed.")
 UnauthenticatedError = _kind("UnauthenticatedError", UNAUTHENTICATED, "No valid credentials.")
-ResourceExhaustedError = _kind("ResourceExhaustedError", RESOURCE_EXHAUSTED, "Memory, disk or a quota ran out.")
-FailedPreconditionError = _kind("FailedPreconditionError", FAILED_PRECONDITION,
-                                "The state does not allow it: an uninitialised variable, for one.")
+ResourceExhaustedError = _kind(
+    "ResourceExhaustedError", RESOURCE_EXHAUSTED, "Memory, disk or a quota ran out."
+)
+FailedPreconditionError = _kind(
+    "FailedPreconditionError",
+    FAILED_PRECONDITION,
+    "The state does not allow it: an uninitialised variable, for one.",
+)
 AbortedError = _kind("AbortedError", ABORTED, "Ended by someone else: a restarted task, a repeated step.")
 OutOfRangeError = _kind("OutOfRangeError", OUT_OF_RANGE, "Past the end: a closed, empty queue; end of input.")
 UnimplementedError = _kind("UnimplementedError", UNIMPLEMENTED, "A thing that graphrt does not have.")

@@ -1,9 +1,9 @@
 """Reverse-mode differentiation: `gradients(ys, xs)` adds the nodes that compute d(sum of ys)/dx for each x.
 
-Nodes between xs and ys are visited from ys backwards, each once all gradients of its outputs are there (a count of
-pending consumers); gradients that meet are added up by one AddN. An op's class has its gradient; `RegisterGradient`
-names others for gradient_override_map. Control-flow ops bring a context that builds zeros and gates where a branch was
-not taken (control_flow/).
+Nodes between xs and ys are visited from ys backwards, each once all gradients of its outputs are there (a
+count of pending consumers); gradients that meet are added up by one AddN. An op's class has its gradient;
+`RegisterGradient` names others for gradient_override_map. Control-flow ops bring a context that builds zeros
+and gates where a branch was not taken (control_flow/).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _registered: dict[str, Callable[..., Any] | None] = {}
 
 
 class RegisterGradient:
-    """Decorator: the function `(op, *grads)` is the gradient of an op type, or of a name in gradient_override_map."""
+    """Decorator: the function `(op, *grads)` is the gradient of an op type, or of a name in
+    gradient_override_map."""
 
     def __init__(self, op_type: str) -> None:
         if not isinstance(op_type, str):
@@ -62,9 +63,17 @@ class UnconnectedGradients:
     ZERO = "zero"
 
 
-def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients", colocate_gradients_with_ops: bool = False,
-              gate_gradients: bool = False, aggregation_method: int | None = None, stop_gradients: Any = None,
-              unconnected_gradients: Any = UnconnectedGradients.NONE) -> list[Any]:
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: Any = UnconnectedGradients.NONE,
+) -> list[Any]:
     """Nodes for the gradient of the sum of `ys` with respect to each of `xs`.
 
     Args:
@@ -84,25 +93,43 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients", co
     """
     ys_list = list(ys) if isinstance(ys, (list, tuple)) else [ys]
     xs_list = list(xs) if isinstance(xs, (list, tuple)) else [xs]
-    stops = [] if stop_gradients is None else (
-        list(stop_gradients) if isinstance(stop_gradients, (list, tuple)) else [stop_gradients])
-    grads_in = [None] * len(ys_list) if grad_ys is None else (
-        list(grad_ys) if isinstance(grad_ys, (list, tuple)) else [grad_ys])
+    stops = (
+        []
+        if stop_gradients is None
+        else (list(stop_gradients) if isinstance(stop_gradients, (list, tuple)) else [stop_gradients])
+    )
+    grads_in = (
+        [None] * len(ys_list)
+        if grad_ys is None
+        else (list(grad_ys) if isinstance(grad_ys, (list, tuple)) else [grad_ys])
+    )
     if len(grads_in) != len(ys_list):
         raise ValueError(f"grad_ys has {len(grads_in)} items for {len(ys_list)} ys")
-    zero_unconnected = getattr(unconnected_gradients, "value", unconnected_gradients) == UnconnectedGradients.ZERO
+    zero_unconnected = (
+        getattr(unconnected_gradients, "value", unconnected_gradients) == UnconnectedGradients.ZERO
+    )
     flat_inputs = [v for v in [*ys_list, *xs_list, *stops, *grads_in] if v is not None]
     with name_scope(name, "gradients", [t for t in map(_peek_tensor, flat_inputs) if t is not None]) as scope:
         ys_tensors = convert_n_to_tensor_or_indexed_slices(ys_list, name="y")
         # A resource variable is differentiated through its handle: every read of it counts.
         xs_tensors = [x.handle if _is_resource_variable(x) else _x_tensor(x) for x in xs_list]
         stop_tensors = [x.handle if _is_resource_variable(x) else _x_tensor(x) for x in stops]
-        walk = _Walk(get_default_graph(), ys_tensors, xs_tensors, stop_tensors, aggregation_method or 0,
-                     colocate_gradients_with_ops, gate_gradients, scope)
+        walk = _Walk(
+            get_default_graph(),
+            ys_tensors,
+            xs_tensors,
+            stop_tensors,
+            aggregation_method or 0,
+            colocate_gradients_with_ops,
+            gate_gradients,
+            scope,
+        )
         found = walk.run(_initial_gradients(ys_tensors, grads_in, colocate_gradients_with_ops))
         if zero_unconnected:
-            found = [raw.ZerosLike(x if x.dtype.name != "resource" else given.value()) if g is None else g
-                     for g, x, given in zip(found, xs_tensors, xs_list)]
+            found = [
+                raw.ZerosLike(x if x.dtype.name != "resource" else given.value()) if g is None else g
+                for g, x, given in zip(found, xs_tensors, xs_list)
+            ]
         return found
 
 
@@ -126,11 +153,21 @@ def _x_tensor(x: Any) -> Any:
 def _initial_gradients(ys: list[Any], grad_ys: list[Any], colocate: bool) -> list[Any]:
     made = []
     for i, (y, grad) in enumerate(zip(ys, grad_ys)):
-        if not (y.dtype.is_floating or y.dtype.is_complex or y.dtype.is_integer or y.dtype.name in ("variant", "resource")):
-            raise TypeError(f"cannot differentiate '{y.name}' of dtype {y.dtype.name}: only floating and complex tensors can be")
+        if not (
+            y.dtype.is_floating
+            or y.dtype.is_complex
+            or y.dtype.is_integer
+            or y.dtype.name in ("variant", "resource")
+        ):
+            raise TypeError(
+                f"cannot differentiate '{y.name}' of dtype {y.dtype.name}: only floating and complex "
+                "tensors can be"
+            )
         if grad is None:
             if y.dtype.is_complex:
-                raise TypeError(f"Gradients of complex tensors ({y}) must set grad_ys (y.dtype = {y.dtype.name})")
+                raise TypeError(
+                    f"Gradients of complex tensors ({y}) must set grad_ys (y.dtype = {y.dtype.name})"
+                )
             with _maybe_colocate(y.op, colocate):
                 ones = raw.Fill(_shape_of(y), _one(y.dtype.base_dtype), name=f"grad_ys_{i}")
                 if y.shape.sizes is not None:
@@ -146,6 +183,7 @@ def _initial_gradients(ys: list[Any], grad_ys: list[Any], colocate: bool) -> lis
 
 def _one(dtype: Any) -> Any:
     import numpy as np
+
     return raw.Const(value=np.ones((), dtype.np), dtype=dtype, name="grad_ys_0/Const")
 
 
@@ -153,6 +191,7 @@ def _shape_of(y: Any) -> Any:
     tensor = y.values if isinstance(y, IndexedSlices) else y
     if tensor.shape.is_fully_defined():
         import numpy as np
+
         return raw.Const(value=np.array(tensor.shape.sizes, np.int32), dtype="int32", name="Shape")
     return raw.Shape(tensor, name="Shape")
 
@@ -169,8 +208,17 @@ def _maybe_colocate(op: Operation, colocate: bool) -> Iterator[None]:
 class _Walk:
     """One call of `gradients`: which operations lie between, and what has arrived at their outputs."""
 
-    def __init__(self, graph: Graph, ys: list[Any], xs: list[Any], stops: list[Any], aggregation: int, colocate: bool,
-                 gate: bool, scope: str) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        ys: list[Any],
+        xs: list[Any],
+        stops: list[Any],
+        aggregation: int,
+        colocate: bool,
+        gate: bool,
+        scope: str,
+    ) -> None:
         self.graph, self.ys, self.xs = graph, ys, xs
         self.aggregation, self.colocate, self.gate, self.scope = aggregation, colocate, gate, scope
         self.stop_tensors = set(stops)
@@ -248,7 +296,8 @@ class _Walk:
         for y, grad in zip(self.ys, initial):
             self.received.setdefault(_key(y), []).append(grad)
         ready = deque(dict.fromkeys(op for op in (y.op for y in self.ys) if self.pending.get(op) == 0))
-        # Deterministic: among ys none of which waits for another, in the order given; then as operations become ready.
+        # Deterministic: among ys none of which waits for another, in the order given; then as operations
+        # become ready.
         queued = set(ready)
         if self.loops is not None:
             for op in self.loops.ready_exits(self):
@@ -273,7 +322,11 @@ class _Walk:
                 if tensor.op not in self.pending or tensor in self.stop_tensors:
                     continue
                 if grad is not None:
-                    if isinstance(grad, Tensor) and tensor.dtype.name != "resource" and not op.type.endswith("Switch"):
+                    if (
+                        isinstance(grad, Tensor)
+                        and tensor.dtype.name != "resource"
+                        and not op.type.endswith("Switch")
+                    ):
                         _merge_shape(op, position, tensor, grad)
                     self.received.setdefault(tensor, []).append(grad)
             for tensor in inputs:
@@ -307,19 +360,29 @@ class _Walk:
         function = gradient_function(op)
         if function is None:
             return [None] * len(op.inputs)
-        accepts_none = getattr(op.op_def.impl, "grad_accepts_none", False) or op._gradient_override is not None
+        accepts_none = (
+            getattr(op.op_def.impl, "grad_accepts_none", False) or op._gradient_override is not None
+        )
         if not accepts_none:
-            out_grads = [self._zeros(t) if g is None and _differentiable(t) else g for t, g in zip(op.outputs, out_grads)]
+            out_grads = [
+                self._zeros(t) if g is None and _differentiable(t) else g
+                for t, g in zip(op.outputs, out_grads)
+            ]
         with name_scope(op.name + "_grad"):
             try:
                 made = function(op, *out_grads)
             except Exception as error:
                 if hasattr(error, "add_note"):
-                    error.add_note(f"in the gradient of '{op.name}' ({op.type}), built at {source_line(op.location)}")
+                    error.add_note(
+                        f"in the gradient of '{op.name}' ({op.type}), built at {source_line(op.location)}"
+                    )
                 raise
             made = list(made) if isinstance(made, (list, tuple)) else [made]
             if len(made) != len(op.inputs):
-                raise ValueError(f"the gradient of {op.type} ('{op.name}') gives {len(made)} gradients for {len(op.inputs)} inputs")
+                raise ValueError(
+                    f"the gradient of {op.type} ('{op.name}') gives {len(made)} gradients for "
+                    f"{len(op.inputs)} inputs"
+                )
             if self.gate and sum(g is not None for g in made) > 1:
                 made = _gated(made)
         return made
@@ -343,11 +406,14 @@ class _Walk:
 
 
 def _captures(ys: list[Any], xs: set[Any]) -> dict[Tensor, Tensor]:
-    """Placeholder to the tensor that it stands for, of the bodies that `ys` are in; a placeholder among `xs` stands for itself."""
+    """Placeholder to the tensor that it stands for, of the bodies that `ys` are in; a placeholder among `xs`
+    stands for itself."""
     found: dict[Tensor, Tensor] = {}
     graph = ys[0].graph if ys else None
     while graph is not None and graph.building_function:
-        found.update((inner, outer) for outer, inner in getattr(graph, "captures", {}).items() if inner not in xs)
+        found.update(
+            (inner, outer) for outer, inner in getattr(graph, "captures", {}).items() if inner not in xs
+        )
         graph = getattr(graph, "outer_graph", None)
     return found
 
@@ -363,20 +429,25 @@ def zeros_for(tensor: Tensor) -> Tensor:
         if dtype is None:
             raise ValueError(f"the value behind '{tensor.name}' is of unknown dtype: it has no zeros")
         import numpy as np
+
         return raw.Fill(raw.VariableShape(tensor), raw.Const(value=np.zeros((), dtype.np), dtype=dtype))
     return raw.ZerosLike(tensor, name="zeros_like")
 
 
 def gradient_function(op: Operation) -> Callable[..., Any] | None:
-    """The gradient of an operation: its override, its registered one, or its class's; None where it has none by nature.
+    """The gradient of an operation: its override, its registered one, or its class's; None where it has none
+    by nature.
 
     Raises:
       LookupError: nobody defined one.
     """
     if op._gradient_override is not None:
         if op._gradient_override not in _registered:
-            raise LookupError(f"no gradient is registered under '{op._gradient_override}', which gradient_override_map names for "
-                              f"'{op.name}' ({op.type})")
+            raise LookupError(
+                f"no gradient is registered under '{op._gradient_override}', which gradient_override_map "
+                "names for "
+                f"'{op.name}' ({op.type})"
+            )
         return _registered[op._gradient_override]
     named = op.attrs.get("_gradient_op_type")
     if named is not None:
@@ -389,8 +460,11 @@ def gradient_function(op: Operation) -> Callable[..., Any] | None:
         return _registered["PartitionedCall"]  # a call by name
     if getattr(op.op_def.impl, "not_differentiable", False):
         return None
-    raise LookupError(f"No gradient defined for operation '{op.name}' (op type: {op.type}), built at {source_line(op.location)}. "
-                      "tf.stop_gradient, or @tf.RegisterGradient for a gradient of your own, would work")
+    raise LookupError(
+        f"No gradient defined for operation '{op.name}' (op type: {op.type}), built at "
+        f"{source_line(op.location)}. "
+        "tf.stop_gradient, or @tf.RegisterGradient for a gradient of your own, would work"
+    )
 
 
 get_gradient_function = gradient_function
@@ -405,9 +479,13 @@ def _merge_shape(op: Operation, position: int, tensor: Tensor, grad: Tensor) -> 
     try:
         grad.set_shape(tensor.shape)
     except ValueError:
-        raise ValueError(f"Incompatible shapes between op input and calculated input gradient. Forward operation: {op.name} "
-                         f"({op.type}). Input index: {position}. Original input shape: {tensor.shape}. Calculated input gradient "
-                         f"shape: {grad.shape}") from None
+        raise ValueError(
+            "Incompatible shapes between op input and calculated input gradient. Forward operation: "
+            f"{op.name} "
+            f"({op.type}). Input index: {position}. Original input shape: {tensor.shape}. "
+            "Calculated input gradient "
+            f"shape: {grad.shape}"
+        ) from None
 
 
 def _gated(grads: list[Any]) -> list[Any]:
@@ -421,8 +499,14 @@ def _gated(grads: list[Any]) -> list[Any]:
         with get_default_graph().control_dependencies([gate]), colocate_with(tensor):
             return raw.Identity(tensor, name="tuple/control_dependency")
 
-    return [None if g is None else IndexedSlices(wait(g.values), g.indices, g.dense_shape) if isinstance(g, IndexedSlices)
-            else wait(g) for g in grads]
+    return [
+        None
+        if g is None
+        else IndexedSlices(wait(g.values), g.indices, g.dense_shape)
+        if isinstance(g, IndexedSlices)
+        else wait(g)
+        for g in grads
+    ]
 
 
 def sum_gradients(grads: Sequence[Any], aggregation: int = 0, scope: str = "") -> Any:
@@ -434,13 +518,18 @@ def sum_gradients(grads: Sequence[Any], aggregation: int = 0, scope: str = "") -
                 made = raw.AddN([made, more])
             return made
         with colocate_with(grads[0], ignore_existing=True):
-            return raw.AddN(list(grads), name=(scope + "AddN") if scope and not scope.endswith("/") else "AddN")
+            return raw.AddN(
+                list(grads), name=(scope + "AddN") if scope and not scope.endswith("/") else "AddN"
+            )
     if all(isinstance(g, IndexedSlices) for g in grads):
         indices = [g.indices for g in grads]
         if len({i.dtype for i in indices}) > 1:
             indices = [raw.Cast(i, DstT="int64") for i in indices]
-        return IndexedSlices(raw.ConcatV2([g.values for g in grads], 0, name="concat"),
-                             raw.ConcatV2(indices, 0, name="concat"), grads[0].dense_shape)
+        return IndexedSlices(
+            raw.ConcatV2([g.values for g in grads], 0, name="concat"),
+            raw.ConcatV2(indices, 0, name="concat"),
+            grads[0].dense_shape,
+        )
     dense = [densify(g) for g in grads]
     return raw.AddN(dense)
 
@@ -450,14 +539,20 @@ def densify(grad: Any) -> Tensor:
     if isinstance(grad, Tensor):
         return grad
     from graphrt.core.convert import convert_to_tensor
+
     known = grad.shape.num_elements()
     if known is not None and known >= 100_000_000:
-        warnings.warn(f"Converting sparse IndexedSlices to a dense Tensor with {known} elements. This may consume a large amount "
-                      "of memory.", stacklevel=2)
+        warnings.warn(
+            f"Converting sparse IndexedSlices to a dense Tensor with {known} elements. This may consume a "
+            "large amount "
+            "of memory.",
+            stacklevel=2,
+        )
     return convert_to_tensor(grad)
 
 
-# control_flow/gradient_state.py sets this: (operations between, ys, xs) -> its state for one call of gradients.
+# control_flow/gradient_state.py sets this: (operations between, ys, xs) -> its state for one call of
+# gradients.
 control_flow_state: Callable[..., Any] | None = None
 
 
@@ -466,19 +561,30 @@ def set_control_flow_state(make: Callable[..., Any]) -> None:
     control_flow_state = make
 
 
-def hessians(ys: Any, xs: Any, name: str = "hessians", colocate_gradients_with_ops: bool = False, gate_gradients: bool = False,
-             aggregation_method: int | None = None) -> list[Tensor]:
+def hessians(
+    ys: Any,
+    xs: Any,
+    name: str = "hessians",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+) -> list[Tensor]:
     """The Hessian of each y with respect to each x: shape x.shape + x.shape. One gradient node set a row."""
     xs_list = list(xs) if isinstance(xs, (list, tuple)) else [xs]
-    options = {"colocate_gradients_with_ops": colocate_gradients_with_ops, "gate_gradients": gate_gradients,
-               "aggregation_method": aggregation_method}
+    options = {
+        "colocate_gradients_with_ops": colocate_gradients_with_ops,
+        "gate_gradients": gate_gradients,
+        "aggregation_method": aggregation_method,
+    }
     made = []
     for grad, x in zip(gradients(ys, xs_list, name=name, **options), xs_list):  # type: ignore[arg-type]
         n = x.shape.num_elements()
         if n is None:
             raise ValueError(f"hessians: the shape of '{x.name}' must be known, not {x.shape}")
         flat = raw.Reshape(grad, [-1])
-        rows = [gradients(raw.StridedSlice(flat, [i], [i + 1], [1], shrink_axis_mask=1), x, **options)[0]  # type: ignore[arg-type]
-                for i in range(n)]
+        rows = [
+            gradients(raw.StridedSlice(flat, [i], [i + 1], [1], shrink_axis_mask=1), x, **options)[0]  # type: ignore[arg-type]
+            for i in range(n)
+        ]
         made.append(raw.Reshape(raw.Pack(rows, axis=0), x.shape.as_list() * 2))
     return made

@@ -1,7 +1,7 @@
 """Graph: nodes under unique names, built under scopes (name, device, control dependencies, colocation).
 
-Scopes are a thread's own, so several threads may build one graph; a lock guards names and insertion. Functional
-bodies are subclasses that override `capture` (an input of another graph becomes an argument).
+Scopes are a thread's own, so several threads may build one graph; a lock guards names and insertion.
+Functional bodies are subclasses that override `capture` (an input of another graph becomes an argument).
 """
 
 from __future__ import annotations
@@ -109,14 +109,23 @@ class Graph:
         self.functions: dict[str, Any] = {}
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
-        # Counts edits of nodes that exist (a new input, device or attr): what sessions compiled is stale then.
+        # Counts edits of nodes that exist (a new input, device or attr): what sessions compiled is stale
+        # then.
         self._edits = 0
 
     # -- nodes ---------------------------------------------------------------------------------------------
 
-    def create_node(self, op_def: OpDef, inputs: list[Tensor], attrs: dict[str, Any], name: str | None = None,
-                    output_types: list[Any] | None = None, shapes: list[TensorShape] | None = None,
-                    device: str | None = None, control_inputs: Iterable[Operation] = ()) -> Operation:
+    def create_node(
+        self,
+        op_def: OpDef,
+        inputs: list[Tensor],
+        attrs: dict[str, Any],
+        name: str | None = None,
+        output_types: list[Any] | None = None,
+        shapes: list[TensorShape] | None = None,
+        device: str | None = None,
+        control_inputs: Iterable[Operation] = (),
+    ) -> Operation:
         """Add a node whose inputs and attrs are complete and checked: what `apply_op` and imports end in.
 
         Args:
@@ -143,15 +152,21 @@ class Graph:
         with self._lock:
             if self._finalized_at is not None:
                 raise RuntimeError(
-                    f"Graph is finalized and cannot be modified: {op_def.name} '{name or op_def.name}' was added at "
-                    f"{source_line(location)}; finalize() was called at {source_line(self._finalized_at)}")
+                    f"Graph is finalized and cannot be modified: {op_def.name} '{name or op_def.name}' was "
+                    "added at "
+                    f"{source_line(location)}; finalize() was called at {source_line(self._finalized_at)}"
+                )
             if name and name[-1] == "/":
                 unique = name[:-1]
             else:
                 unique = self.unique_name(name or op_def.name)
             if not _VALID_OP_NAME.match(unique):
-                raise ValueError(f"'{unique}' is not a valid node name: letters, digits, '_', '.', '-', '/', '>'")
-            op = Operation(self, unique, op_def, inputs, controls, attrs, output_types, device or "", location)
+                raise ValueError(
+                    f"'{unique}' is not a valid node name: letters, digits, '_', '.', '-', '/', '>'"
+                )
+            op = Operation(
+                self, unique, op_def, inputs, controls, attrs, output_types, device or "", location
+            )
             self._place_and_colocate(op, scopes)
             if scopes.attrs:
                 for key, value in scopes.attrs.items():
@@ -175,8 +190,10 @@ class Graph:
 
     def capture(self, tensor: Tensor) -> Tensor:
         """The tensor of this graph that stands for one of another graph; plain graphs have none."""
-        raise ValueError(f"Tensor '{tensor.name}' is of another graph than the op that uses it: build both under the same "
-                         "`with graph.as_default():`")
+        raise ValueError(
+            f"Tensor '{tensor.name}' is of another graph than the op that uses it: build both under the same "
+            "`with graph.as_default():`"
+        )
 
     def _infer_shapes(self, op: Operation) -> list[TensorShape]:
         op_def = op.op_def
@@ -186,8 +203,11 @@ class Graph:
         try:
             shapes = op_def.infer_shapes(context, [t._shape for t in op.inputs], len(op.outputs))
         except ValueError as error:
-            lines = [f"{op.type}: {error}", f"  op       '{op.name}' ({op.type})",
-                     f"  built at {source_line(op.location)}"]
+            lines = [
+                f"{op.type}: {error}",
+                f"  op       '{op.name}' ({op.type})",
+                f"  built at {source_line(op.location)}",
+            ]
             if getattr(error, "hint", ""):
                 lines.append(f"  hint     {error.hint}")  # type: ignore[attr-defined]
             raise ValueError("\n".join(lines)) from None
@@ -253,7 +273,8 @@ class Graph:
     # -- names ---------------------------------------------------------------------------------------------
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
-        """`name` under the open name scope, with _1, _2, … where it is taken. Names differ by more than case."""
+        """`name` under the open name scope, with _1, _2, … where it is taken. Names differ by more than
+        case."""
         with self._lock:
             if self._scopes.name:
                 name = f"{self._scopes.name}/{name}"
@@ -273,12 +294,15 @@ class Graph:
 
     @contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
-        """Put `name/` before the names of what is built inside. None or '' leaves all scopes; 'x/' re-enters x."""
+        """Put `name/` before the names of what is built inside. None or '' leaves all scopes; 'x/' re-enters
+        x."""
         scopes = self._scopes
         if name:
             if scopes.name:
                 if not _VALID_SCOPE_NAME.match(name):
-                    raise ValueError(f"'{name}' is not a valid scope name: letters, digits, '_', '.', '-', '/', '>'")
+                    raise ValueError(
+                        f"'{name}' is not a valid scope name: letters, digits, '_', '.', '-', '/', '>'"
+                    )
             elif not _VALID_OP_NAME.match(name):
                 raise ValueError(f"'{name}' is not a valid scope name: it begins with a letter, digit or '.'")
         old = scopes.name
@@ -300,8 +324,8 @@ class Graph:
 
     @contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:
-        """Place what is built inside: a name (whole or in part), a DeviceSpec, a function of the operation, or None,
-        which ignores the outer scopes."""
+        """Place what is built inside: a name (whole or in part), a DeviceSpec, a function of the operation,
+        or None, which ignores the outer scopes."""
         device = device_name_or_function
         if device is not None and not callable(device):
             device = device_names.parse(device_names.canonical_name(device))
@@ -330,7 +354,8 @@ class Graph:
 
     @contextmanager
     def control_dependencies(self, control_inputs: Iterable[Any] | None) -> Iterator[None]:
-        """What is built inside runs after `control_inputs`; None lifts the open dependencies and control flow."""
+        """What is built inside runs after `control_inputs`; None lifts the open dependencies and control
+        flow."""
         scopes = self._scopes
         old, old_context = scopes.controllers, scopes.control_flow
         if control_inputs is None:
@@ -363,7 +388,10 @@ class Graph:
     def gradient_override_map(self, op_type_map: dict[str, str]) -> Iterator[None]:
         """Ops of the types that are keys take the gradient registered under the value."""
         scopes = self._scopes
-        old, scopes.gradient_overrides = scopes.gradient_overrides, {**scopes.gradient_overrides, **op_type_map}
+        old, scopes.gradient_overrides = (
+            scopes.gradient_overrides,
+            {**scopes.gradient_overrides, **op_type_map},
+        )
         try:
             yield
         finally:
@@ -406,7 +434,8 @@ class Graph:
         return list(self._operations.values())
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """The operation called `name`. Raises KeyError with near names, TypeError where it is not a string."""
+        """The operation called `name`. Raises KeyError with near names, TypeError where it is not a
+        string."""
         return self.as_graph_element(name, allow_tensor=False)
 
     def get_tensor_by_name(self, name: str) -> Tensor:
@@ -414,7 +443,8 @@ class Graph:
         return self.as_graph_element(name, allow_operation=False)
 
     def as_graph_element(self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Any:
-        """The Tensor or Operation of this graph that `obj` is, names, or converts to (a variable to its value).
+        """The Tensor or Operation of this graph that `obj` is, names, or converts to (a variable to its
+        value).
 
         Raises:
           TypeError: `obj` can be none of the kinds allowed.
@@ -425,7 +455,12 @@ class Graph:
             if obj.graph is not self:
                 kind = "Tensor" if isinstance(obj, Tensor) else "Operation"
                 raise ValueError(f"{kind} {obj} is not an element of this graph.")
-            if isinstance(obj, Tensor) and not allow_tensor or isinstance(obj, Operation) and not allow_operation:
+            if (
+                isinstance(obj, Tensor)
+                and not allow_tensor
+                or isinstance(obj, Operation)
+                and not allow_operation
+            ):
                 raise TypeError(f"{obj!r} is not the kind of graph element that is wanted here")
             return obj
         if isinstance(obj, bytes):
@@ -442,19 +477,29 @@ class Graph:
         op_name, colon, index = name.partition(":")
         if colon and allow_tensor:
             if not index.isdigit():
-                raise ValueError(f"The name {name!r} looks like a tensor's but is not 'op_name:output_index'.")
+                raise ValueError(
+                    f"The name {name!r} looks like a tensor's but is not 'op_name:output_index'."
+                )
             op = self._operations.get(op_name)
             if op is None:
-                raise KeyError(f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, "
-                               f"does not exist in the graph.{self._near(op_name)}")
+                raise KeyError(
+                    f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, "
+                    f"does not exist in the graph.{self._near(op_name)}"
+                )
             if int(index) >= len(op.outputs):
-                raise KeyError(f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, "
-                               f"exists but only has {len(op.outputs)} outputs.")
+                raise KeyError(
+                    f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, "
+                    f"exists but only has {len(op.outputs)} outputs."
+                )
             return op.outputs[int(index)]
         if colon:
             raise ValueError(f"The name {name!r} appears to refer to a Tensor, not an Operation.")
         if not allow_operation:
-            known = " It is an operation's: its first output is " + repr(name + ":0") if name in self._operations else ""
+            known = (
+                " It is an operation's: its first output is " + repr(name + ":0")
+                if name in self._operations
+                else ""
+            )
             raise ValueError(f"The name {name!r} is not a tensor's: those are 'op_name:output_index'.{known}")
         if name not in self._operations:
             raise KeyError(f"The name {name!r} refers to an Operation not in the graph.{self._near(name)}")
@@ -462,6 +507,7 @@ class Graph:
 
     def _near(self, name: str) -> str:
         import difflib
+
         near = difflib.get_close_matches(name, list(self._operations), n=3)
         return f" Near it: {', '.join(map(repr, near))}." if near else ""
 
@@ -538,16 +584,27 @@ class Graph:
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
         """The GraphDef of this graph: nodes made since `from_version` (an earlier `version`), or all."""
         from graphrt.core.graph_def import graph_def
+
         return graph_def(self, from_version, add_shapes)
 
     @property
     def graph_def_versions(self) -> Any:
         return self.as_graph_def().versions
 
-    def create_op(self, op_type: str, inputs: list[Tensor], dtypes: Any = None, input_types: Any = None,
-                  name: str | None = None, attrs: dict[str, Any] | None = None, op_def: Any = None, **_: Any) -> Operation:
+    def create_op(
+        self,
+        op_type: str,
+        inputs: list[Tensor],
+        dtypes: Any = None,
+        input_types: Any = None,
+        name: str | None = None,
+        attrs: dict[str, Any] | None = None,
+        op_def: Any = None,
+        **_: Any,
+    ) -> Operation:
         """TF1's way to add a node by type: attrs are values (or AttrValue messages)."""
         from graphrt.core.apply import create_op
+
         return create_op(self, op_type, inputs, dtypes, name, attrs or {})
 
     def switch_to_thread_local(self) -> None:
@@ -594,7 +651,10 @@ def reset_default_graph() -> None:
     """Start over with an empty global graph. Not inside `with graph.as_default()`."""
     global _global_graph
     if default_graphs.stack:
-        raise AssertionError("Do not use tf.reset_default_graph() to clear nested graphs: leave `with graph.as_default()` first")
+        raise AssertionError(
+            "Do not use tf.reset_default_graph() to clear nested graphs: leave `with graph.as_default()` "
+            "first"
+        )
     _global_graph = None
 
 
@@ -630,7 +690,9 @@ class name_scope:
       values: tensors that must be of one graph; that graph is the default inside.
     """
 
-    def __init__(self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None) -> None:
+    def __init__(
+        self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None
+    ) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name_scope: name must be a string, not {type(name).__name__}")
         self._name = default_name if name is None else name
@@ -666,7 +728,8 @@ class name_scope:
 
 
 def graph_of(values: Iterable[Any]) -> Graph | None:
-    """The graph of the tensors and operations among `values`, or None. Raises ValueError where they are of several."""
+    """The graph of the tensors and operations among `values`, or None. Raises ValueError where they are of
+    several."""
     found: Graph | None = None
     for value in values:
         graph = getattr(value, "graph", None)

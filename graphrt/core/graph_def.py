@@ -1,8 +1,8 @@
 """Graphs to GraphDef and back: TensorFlow's interchange form, read and written as it is.
 
-`graph_def` writes a Graph; `import_graph_def` adds a GraphDef's nodes to the default graph, with inputs replaced,
-under a prefix, functions into the library. GraphDefs of real TensorFlow (any version) are taken: stripped defaults are
-filled from the registry, unknown attrs are kept.
+`graph_def` writes a Graph; `import_graph_def` adds a GraphDef's nodes to the default graph, with inputs
+replaced, under a prefix, functions into the library. GraphDefs of real TensorFlow (any version) are taken:
+stripped defaults are filled from the registry, unknown attrs are kept.
 """
 
 from __future__ import annotations
@@ -23,11 +23,26 @@ from graphrt.core.tensor_proto import shape_proto
 # The GraphDef version written: TensorFlow 2.21's. Its readers accept it, and ours writes nothing newer.
 PRODUCER = 2205
 
-__all__ = ["FunctionRef", "attr_from_proto", "attr_to_proto", "graph_def", "import_graph_def", "node_def", "shape_proto"]
+__all__ = [
+    "FunctionRef",
+    "attr_from_proto",
+    "attr_to_proto",
+    "graph_def",
+    "import_graph_def",
+    "node_def",
+    "shape_proto",
+]
 
 
-def fill_node(into: Any, name: str, op_type: str, inputs: list[str], device: str, attrs: dict[str, Any],
-              op_def: OpDef | None) -> None:
+def fill_node(
+    into: Any,
+    name: str,
+    op_type: str,
+    inputs: list[str],
+    device: str,
+    attrs: dict[str, Any],
+    op_def: OpDef | None,
+) -> None:
     """Write a node into a NodeDef message."""
     into.name, into.op, into.device = name, op_type, device
     into.input.extend(inputs)
@@ -41,6 +56,7 @@ def fill_node(into: Any, name: str, op_type: str, inputs: list[str], device: str
 def node_def(op: Operation) -> Any:
     """The NodeDef of an operation."""
     from graphrt.protos import node_def_pb2
+
     made = node_def_pb2.NodeDef()
     _fill(made, op)
     return made
@@ -54,12 +70,13 @@ def _fill(made: Any, op: Operation) -> None:
 def graph_def(graph: Graph, from_version: int | None = None, add_shapes: bool = False) -> Any:
     """The GraphDef of a graph; see Graph.as_graph_def."""
     from graphrt.protos import graph_pb2
+
     made = graph_pb2.GraphDef()
     made.versions.producer = PRODUCER
     with graph._lock:
         operations = list(graph._operations.values())
         functions = list(graph.functions.values())
-    for op in operations[from_version or 0:]:
+    for op in operations[from_version or 0 :]:
         node = made.node.add()
         _fill(node, op)
         if add_shapes and op.outputs:
@@ -68,6 +85,7 @@ def graph_def(graph: Graph, from_version: int | None = None, add_shapes: bool = 
                 shapes.shape.add().CopyFrom(shape_proto(tensor.shape))
     if functions:
         from graphrt.core import function_def
+
         for function in functions:
             function_def.add_to_library(function, made.library)
     return made
@@ -89,7 +107,9 @@ def node_attrs(node: Any, op_def: OpDef) -> dict[str, Any]:
     for key, declared in op_def.attrs.items():
         if key not in attrs:
             if declared.default is REQUIRED:
-                raise InvalidArgumentError(None, None, f"node '{node.name}' ({node.op}) lacks the attr '{key}'")
+                raise InvalidArgumentError(
+                    None, None, f"node '{node.name}' ({node.op}) lacks the attr '{key}'"
+                )
             attrs[key] = declared.default
     return attrs
 
@@ -104,8 +124,14 @@ def parse_input(text: str) -> tuple[str, int]:
     return text, 0
 
 
-def import_graph_def(graph_def: Any, input_map: dict[Any, Any] | None = None, return_elements: list[str] | None = None,
-                     name: str | None = None, op_dict: Any = None, producer_op_list: Any = None) -> list[Any] | None:
+def import_graph_def(
+    graph_def: Any,
+    input_map: dict[Any, Any] | None = None,
+    return_elements: list[str] | None = None,
+    name: str | None = None,
+    op_dict: Any = None,
+    producer_op_list: Any = None,
+) -> list[Any] | None:
     """Add the nodes of `graph_def` to the default graph.
 
     Args:
@@ -117,7 +143,8 @@ def import_graph_def(graph_def: Any, input_map: dict[Any, Any] | None = None, re
       The elements asked for, or None.
     Raises:
       TypeError: `graph_def` is not one.
-      ValueError: nodes of unknown ops (all are named), inputs that are not there, names in the arguments that are not.
+      ValueError: nodes of unknown ops (all are named), inputs that are not there, names in the arguments
+      that are not.
     """
     del op_dict, producer_op_list
     if not hasattr(graph_def, "node") or not hasattr(graph_def, "library"):
@@ -174,6 +201,7 @@ class _Importer:
         graph = self.graph
         if self.graph_def.library.function or self.graph_def.library.gradient:
             from graphrt.core import function_def
+
             self.renamed = function_def.import_library(self.graph_def.library, graph)
         nodes = {}
         for node in self.graph_def.node:
@@ -195,11 +223,13 @@ class _Importer:
         name = self.renamed.get(node.op, node.op)
         if found is None and name in self.graph.functions:
             from graphrt.core import function_def
+
             return function_def.call_op_def(self.graph.functions[name])
         return found
 
     def _ordered(self, nodes: dict[str, Any]) -> list[Any]:
-        """The nodes after their inputs; back edges of loops (a NextIteration into a Merge) are left for the end."""
+        """The nodes after their inputs; back edges of loops (a NextIteration into a Merge) are left for the
+        end."""
         state: dict[str, int] = {}
         ordered: list[Any] = []
 
@@ -212,7 +242,10 @@ class _Importer:
                     if source in self.made:
                         continue
                     raise ValueError(f"Node '{node.name}': Unknown input node '{text}'")
-                if not (node.op in ("Merge", "RefMerge") and nodes[source].op in ("NextIteration", "RefNextIteration")):
+                if not (
+                    node.op in ("Merge", "RefMerge")
+                    and nodes[source].op in ("NextIteration", "RefNextIteration")
+                ):
                     yield source
 
         for root in nodes:
@@ -244,6 +277,7 @@ class _Importer:
             raise ValueError(error.message) from None
         if self.renamed:
             from graphrt.core.function_def import with_new_names
+
             attrs = {key: with_new_names(value, self.renamed) for key, value in attrs.items()}
         inputs: list[Tensor | None] = []
         controls: list[Operation] = []
@@ -258,30 +292,46 @@ class _Importer:
             elif source in self.made:
                 outputs = self.made[source].outputs
                 if index >= len(outputs):
-                    raise ValueError(f"Node '{node.name}': Connecting to invalid output {index} of source node {source} which "
-                                     f"has {len(outputs)} outputs")
+                    raise ValueError(
+                        f"Node '{node.name}': Connecting to invalid output {index} of source node {source} "
+                        "which "
+                        f"has {len(outputs)} outputs"
+                    )
                 inputs.append(outputs[index])
             else:
                 late.append((len(inputs), source, index))
                 inputs.append(None)
         types = op_def.types(op_def.inputs, attrs)
         if len(inputs) != len(types):
-            raise ValueError(f"Node '{node.name}' ({node.op}) has {len(inputs)} inputs where its attrs say {len(types)}")
+            raise ValueError(
+                f"Node '{node.name}' ({node.op}) has {len(inputs)} inputs where its attrs say {len(types)}"
+            )
         for position, _, _ in late:
             # A loop's Merge stands on its entry until the back edge is made.
             inputs[position] = next(t for t in inputs if t is not None)
         for tensor, wanted in zip(inputs, types):
             if tensor is not None and tensor.dtype.base_dtype is not wanted.base_dtype:
-                raise ValueError(f"Node '{node.name}' ({node.op}): input '{tensor.name}' is {tensor.dtype.base_dtype.name}, not "
-                                 f"{wanted.base_dtype.name}")
+                raise ValueError(
+                    f"Node '{node.name}' ({node.op}): input '{tensor.name}' is "
+                    f"{tensor.dtype.base_dtype.name}, not "
+                    f"{wanted.base_dtype.name}"
+                )
         if "_class" in attrs and self.unique_prefix:
-            attrs["_class"] = [b"loc:@" + self._renamed(c[5:].decode()).encode() if c.startswith(b"loc:@") else c
-                               for c in attrs["_class"]]
+            attrs["_class"] = [
+                b"loc:@" + self._renamed(c[5:].decode()).encode() if c.startswith(b"loc:@") else c
+                for c in attrs["_class"]
+            ]
         name = node.name
         graph = self.graph
         with graph._attr_scope({}):
-            op = graph.create_node(op_def, inputs, attrs, name, device=canonical_name(node.device),  # type: ignore[arg-type]
-                                   control_inputs=controls)
+            op = graph.create_node(
+                op_def,
+                inputs,
+                attrs,
+                name,
+                device=canonical_name(node.device),  # type: ignore[arg-type]
+                control_inputs=controls,
+            )
         shapes = attrs.get("_output_shapes")
         if shapes:
             for tensor, shape in zip(op.outputs, shapes):
@@ -303,13 +353,17 @@ class _Importer:
         value = self.input_map[key]
         if index >= 0 and not isinstance(value, Tensor):
             from graphrt.core.convert import convert_to_tensor
+
             with self.graph.name_scope("_inputs"):
                 value = self.input_map[key] = convert_to_tensor(value)
         return value
 
     def unused_inputs(self) -> list[str]:
-        return [f"^{n}" if i < 0 else f"{n}:{i}" for n, i in self.input_map if (n, i) not in self.used
-                and n not in self.made]
+        return [
+            f"^{n}" if i < 0 else f"{n}:{i}"
+            for n, i in self.input_map
+            if (n, i) not in self.used and n not in self.made
+        ]
 
     def element(self, name: Any) -> Any:
         text = name.decode() if isinstance(name, bytes) else name
@@ -325,6 +379,8 @@ class _Importer:
         if not colon:
             return op
         if not index.isdigit() or int(index) >= len(op.outputs):
-            raise ValueError(f"Requested return_element {text!r} not found in graph_def: '{op_name}' has "
-                             f"{len(op.outputs)} outputs.")
+            raise ValueError(
+                f"Requested return_element {text!r} not found in graph_def: '{op_name}' has "
+                f"{len(op.outputs)} outputs."
+            )
         return op.outputs[int(index)]

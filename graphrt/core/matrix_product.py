@@ -1,8 +1,9 @@
-"""Products of float32 matrices on a CPU: small ones by NumPy's BLAS on the calling thread, large ones by oneDNN's pool.
+"""Products of float32 matrices on a CPU: small ones by NumPy's BLAS on the calling thread, large ones by
+oneDNN's pool.
 
-Two pools of spinning threads fight each other: beside busy threads OpenBLAS took 9 ms for a product of 1 ms. So where oneDNN is
-there it has the only pool, and OpenBLAS is set to one thread in this process, once, when the first product is bound.
-GRAPHRT_BLAS_THREADS=n sets another number; 0 leaves OpenBLAS as it is.
+Two pools of spinning threads fight each other: beside busy threads OpenBLAS took 9 ms for a product of 1 ms.
+So where oneDNN is there it has the only pool, and OpenBLAS is set to one thread in this process, once, when
+the first product is bound. GRAPHRT_BLAS_THREADS=n sets another number; 0 leaves OpenBLAS as it is.
 """
 
 from __future__ import annotations
@@ -42,7 +43,11 @@ def settle_threads() -> None:
     folder = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
     for path in glob.glob(os.path.join(folder, "*openblas*")):
         loaded = ctypes.CDLL(path)
-        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_", "openblas_set_num_threads"):
+        for name in (
+            "scipy_openblas_set_num_threads64_",
+            "openblas_set_num_threads64_",
+            "openblas_set_num_threads",
+        ):
             if hasattr(loaded, name):
                 getattr(loaded, name)(int(asked or 1))
                 break

@@ -1,13 +1,14 @@
-"""Operation: a node of a graph. It knows its inputs, attrs, device, and the line of the program that built it."""
+"""Operation: a node of a graph. It knows its inputs, attrs, device, and the line of the program that built
+it."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
+from graphrt.core import tensor as tensor_module
 from graphrt.core.errors import source_line
 from graphrt.core.tensor import Tensor
-from graphrt.core import tensor as tensor_module
 
 if TYPE_CHECKING:
     from graphrt.core.graph import Graph
@@ -36,11 +37,37 @@ class Operation:
       location: (file, line) of the user's code that built it.
     """
 
-    __slots__ = ("graph", "name", "op_def", "type", "inputs", "outputs", "control_inputs", "attrs", "_device", "location", "_id",
-                 "_original_op", "_control_flow_context", "_gradient_override", "__dict__", "__weakref__")
+    __slots__ = (
+        "graph",
+        "name",
+        "op_def",
+        "type",
+        "inputs",
+        "outputs",
+        "control_inputs",
+        "attrs",
+        "_device",
+        "location",
+        "_id",
+        "_original_op",
+        "_control_flow_context",
+        "_gradient_override",
+        "__dict__",
+        "__weakref__",
+    )
 
-    def __init__(self, graph: Graph, name: str, op_def: OpDef, inputs: list[Tensor], control_inputs: list[Operation],
-                 attrs: dict[str, Any], output_types: list[Any], device: str, location: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        op_def: OpDef,
+        inputs: list[Tensor],
+        control_inputs: list[Operation],
+        attrs: dict[str, Any],
+        output_types: list[Any],
+        device: str,
+        location: tuple[str, int],
+    ) -> None:
         self.graph, self.name, self.op_def, self.type = graph, name, op_def, op_def.name
         self.inputs, self.control_inputs, self.attrs = inputs, control_inputs, attrs
         self._device, self.location = device, location
@@ -55,6 +82,7 @@ class Operation:
 
     def _set_device(self, device: Any) -> None:
         from graphrt.core.device_names import canonical_name
+
         self._device = canonical_name(device)
         self.graph._version_changed(self)
 
@@ -63,8 +91,10 @@ class Operation:
         try:
             return self.attrs[name]
         except KeyError:
-            raise ValueError(f"Operation '{self.name}' ({self.type}) has no attr named '{name}': it has "
-                             + (", ".join(sorted(self.attrs)) or "none")) from None
+            raise ValueError(
+                f"Operation '{self.name}' ({self.type}) has no attr named '{name}': it has "
+                + (", ".join(sorted(self.attrs)) or "none")
+            ) from None
 
     def _set_attr(self, name: str, value: Any) -> None:
         self.attrs[name] = value
@@ -72,7 +102,9 @@ class Operation:
 
     def colocation_groups(self) -> list[bytes]:
         """The groups this op must share a device with, as b'loc:@name'; its own where it names none."""
-        return [c for c in self.attrs.get("_class", ()) if c.startswith(b"loc:@")] or [b"loc:@" + self.name.encode()]
+        return [c for c in self.attrs.get("_class", ()) if c.startswith(b"loc:@")] or [
+            b"loc:@" + self.name.encode()
+        ]
 
     def _add_control_input(self, op: Operation) -> None:
         self._add_control_inputs([op])
@@ -109,6 +141,7 @@ class Operation:
     def node_def(self) -> Any:
         """The NodeDef of this operation (graphrt's protobuf message)."""
         from graphrt.core.graph_def import node_def
+
         return node_def(self)
 
     def __repr__(self) -> str:

@@ -1,10 +1,11 @@
 """Queues: FIFO, random shuffle, padding FIFO and priority, as a pure machine.
 
-`QueueMachine` takes events (an enqueue or dequeue attempt, a close, a cancelled attempt) and returns whom to tell what; it
-holds no lock and calls nobody. `QueueState` is the machine as a resource: under a lock, answers carried out after it.
+`QueueMachine` takes events (an enqueue or dequeue attempt, a close, a cancelled attempt) and returns whom to
+tell what; it holds no lock and calls nobody. `QueueState` is the machine as a resource: under a lock,
+answers carried out after it.
 
-Attempts are served in order. A dequeue of n gathers elements as they come, so n may exceed the capacity; one that cannot
-be completed after a close puts back what it gathered.
+Attempts are served in order. A dequeue of n gathers elements as they come, so n may exceed the capacity; one
+that cannot be completed after a close puts back what it gathered.
 """
 
 from __future__ import annotations
@@ -147,8 +148,15 @@ class QueueMachine:
         self.is_closed = True
         tell: list[Tell] = []
         if cancel_pending_enqueues:
-            tell = [Tell(a.done, CancelledError(None, None, f"Enqueue operation was cancelled: {self.kind} '{self.name}' was closed"))
-                    for a in self._enqueues]
+            tell = [
+                Tell(
+                    a.done,
+                    CancelledError(
+                        None, None, f"Enqueue operation was cancelled: {self.kind} '{self.name}' was closed"
+                    ),
+                )
+                for a in self._enqueues
+            ]
             self._enqueues.clear()
         return tell + self._progress()
 
@@ -192,8 +200,13 @@ class QueueMachine:
             attempt = self._dequeues[0]
             no_more = self.is_closed and not self._enqueues
             keep = 0 if self.is_closed else self.min_after
-            if not attempt.gathered and attempt.count and len(self.held) < attempt.count + keep and not no_more and (
-                    keep or isinstance(self.held, Shuffled)):
+            if (
+                not attempt.gathered
+                and attempt.count
+                and len(self.held) < attempt.count + keep
+                and not no_more
+                and (keep or isinstance(self.held, Shuffled))
+            ):
                 break  # a shuffling queue gives a batch at once, so that what stays is well mixed
             while len(attempt.gathered) < attempt.count and len(self.held) > keep:
                 attempt.gathered.append(self.held.take())
@@ -207,9 +220,18 @@ class QueueMachine:
                     tell.append(Tell(attempt.done, attempt.gathered))
                     continue
                 self.held.put_back(attempt.gathered)
-                tell.append(Tell(attempt.done, OutOfRangeError(
-                    None, None, f"{self.kind} '{self.name}' is closed and has insufficient elements (requested {attempt.count}, "
-                    f"current size {len(self.held)})")))
+                tell.append(
+                    Tell(
+                        attempt.done,
+                        OutOfRangeError(
+                            None,
+                            None,
+                            f"{self.kind} '{self.name}' is closed and has insufficient elements (requested "
+                            f"{attempt.count}, "
+                            f"current size {len(self.held)})",
+                        ),
+                    )
+                )
                 continue
             self._dequeues.popleft()
             tell.append(Tell(attempt.done, attempt.gathered))
@@ -220,8 +242,16 @@ class QueueMachine:
 class QueueState(Resource):
     """A queue that kernels share: component dtypes and shapes, and the machine under a lock."""
 
-    def __init__(self, machine: QueueMachine, dtypes: list[Any], shapes: list[Any], pads: bool = False) -> None:
-        self.name, self.machine, self.dtypes, self.shapes, self.pads = machine.name, machine, dtypes, shapes, pads
+    def __init__(
+        self, machine: QueueMachine, dtypes: list[Any], shapes: list[Any], pads: bool = False
+    ) -> None:
+        self.name, self.machine, self.dtypes, self.shapes, self.pads = (
+            machine.name,
+            machine,
+            dtypes,
+            shapes,
+            pads,
+        )
         self._lock = threading.Lock()
 
     def enqueue(self, elements: list[Element], step: Any, done: Done) -> None:
@@ -272,17 +302,27 @@ class QueueState(Resource):
     def check(self, arrays: list[Any], batched: bool) -> None:
         """Raise InvalidArgumentError where components are not of the queue's dtypes and shapes."""
         if len(arrays) != len(self.dtypes):
-            raise InvalidArgumentError(None, None, f"queue '{self.name}' has {len(self.dtypes)} components, and {len(arrays)} were "
-                                       "enqueued")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"queue '{self.name}' has {len(self.dtypes)} components, and {len(arrays)} were enqueued",
+            )
         for i, (array, dtype) in enumerate(zip(arrays, self.dtypes)):
             if array.dtype != dtype.np:
-                raise InvalidArgumentError(None, None, f"component {i} of queue '{self.name}' is {dtype.name}, and {array.dtype} was "
-                                           "enqueued")
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    f"component {i} of queue '{self.name}' is {dtype.name}, and {array.dtype} was enqueued",
+                )
             if i < len(self.shapes):
                 shape = np.shape(array)[1:] if batched else np.shape(array)
                 if not self.shapes[i].is_compatible_with(shape):
-                    raise InvalidArgumentError(None, None, f"Shape mismatch in tuple component {i} of queue '{self.name}'. Expected "
-                                               f"{list(self.shapes[i].sizes or ())}, got {list(shape)}")
+                    raise InvalidArgumentError(
+                        None,
+                        None,
+                        f"Shape mismatch in tuple component {i} of queue '{self.name}'. Expected "
+                        f"{list(self.shapes[i].sizes or ())}, got {list(shape)}",
+                    )
 
 
 def carry_out(tell: list[Tell]) -> None:

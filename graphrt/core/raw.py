@@ -1,4 +1,5 @@
-"""Every registered op by name: `raw.MatMul(a, b, transpose_b=True)`. Gradients use it to reach other families."""
+"""Every registered op by name: `raw.MatMul(a, b, transpose_b=True)`. Gradients use it to reach other
+families."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Resources: what outlives a step. Containers hold them by (container, name); a resource tensor is the object itself.
+"""Resources: what outlives a step. Containers hold them by (container, name); a resource tensor is the
+object itself.
 
-`VariableState` is the memory of a ref or resource variable. A snapshot (`read`) is the array itself: an update
-writes in place only while nobody else holds that array, and copies it first otherwise (copy-on-write), so a
-reader never sees a torn value and an update never waits for readers.
+`VariableState` is the memory of a ref or resource variable. A snapshot (`read`) is the array itself: an
+update writes in place only while nobody else holds that array, and copies it first otherwise
+(copy-on-write), so a reader never sees a torn value and an update never waits for readers.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from graphrt.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-
-
 
 # How often a variable has got another shape than it had, in this process: plans made before that look again.
 reshapes = 0
@@ -77,8 +76,12 @@ class VariableState(Resource):
         return array
 
     def uninitialized(self) -> FailedPreconditionError:
-        return FailedPreconditionError(None, None, f"Attempting to use uninitialized value {self.name}: run its initializer "
-                                       "(tf.global_variables_initializer()) in this session first")
+        return FailedPreconditionError(
+            None,
+            None,
+            f"Attempting to use uninitialized value {self.name}: run its initializer "
+            "(tf.global_variables_initializer()) in this session first",
+        )
 
     def writable(self) -> Any:
         """The array to update in place; call with `lock` held. A resource variable's array that someone else
@@ -92,11 +95,19 @@ class VariableState(Resource):
     def assign(self, value: Any, xp: Any) -> None:
         """Take over the value of `value` (copied, since the caller's array is not the variable's)."""
         with self.lock:
-            if (self.array is not None and self.array.shape == value.shape and self.array.dtype == value.dtype
-                    and (self.is_ref or _references(self) <= _ALONE)):
+            if (
+                self.array is not None
+                and self.array.shape == value.shape
+                and self.array.dtype == value.dtype
+                and (self.is_ref or _references(self) <= _ALONE)
+            ):
                 self.array[...] = value
             else:
-                if not self.shape.is_compatible_with(value.shape) or self.array is not None and self.array.shape != value.shape:
+                if (
+                    not self.shape.is_compatible_with(value.shape)
+                    or self.array is not None
+                    and self.array.shape != value.shape
+                ):
                     _count_reshape()
                 # A fresh array that owns its memory: views of it count as references.
                 self.array = xp.array(value, dtype=self.dtype.np, copy=True, order="C")
@@ -123,7 +134,8 @@ class Containers:
         self._held: dict[str, dict[tuple[str, str], Resource]] = {}
 
     def lookup_or_create(self, container: str, name: str, kind: type, make: Callable[[], Resource]) -> Any:
-        """The resource of `kind` called `name` in `container` ('' is 'localhost'), made by `make()` if there is none."""
+        """The resource of `kind` called `name` in `container` ('' is 'localhost'), made by `make()` if there
+        is none."""
         with self._lock:
             held = self._held.setdefault(container or "localhost", {})
             found = held.get((kind.__name__, name))
@@ -138,8 +150,11 @@ class Containers:
             found = held.get((kind.__name__, name))
             if found is None:
                 there = ", ".join(sorted(n for k, n in held if k == kind.__name__)[:8]) or "none"
-                raise NotFoundError(None, None, f"no {kind.__name__} '{name}' in container '{container or 'localhost'}' "
-                                    f"(there: {there})")
+                raise NotFoundError(
+                    None,
+                    None,
+                    f"no {kind.__name__} '{name}' in container '{container or 'localhost'}' (there: {there})",
+                )
             return found
 
     def remove(self, container: str, name: str, kind: type) -> bool:
@@ -166,7 +181,10 @@ def check_same_variable(state: VariableState, dtype: Any, shape: Any, maker: str
     """Raise InvalidArgumentError where an existing variable is not of `dtype` and `shape`."""
     if state.dtype is not dtype or not state.shape.is_compatible_with(shape):
         raise InvalidArgumentError(
-            None, None, f"variable '{state.name}' exists as {state.dtype.name} {state.shape}"
+            None,
+            None,
+            f"variable '{state.name}' exists as {state.dtype.name} {state.shape}"
             + (f", made by {state.maker}" if state.maker else "")
             + f"; {maker or 'this graph'} asks for {dtype.name} {shape}. Session.reset(target) clears the containers "
-            "of a server; tf.container(...) or another name keeps both")
+            "of a server; tf.container(...) or another name keeps both",
+        )

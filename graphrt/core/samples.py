@@ -1,10 +1,11 @@
 """Samples: what the tests try an op on.
 
-    samples = [sample(normal(4, 10)), sample(empty(0, 7)), sample(normal(3), positive(3), why="…", gradient=False)]
+    samples = [sample(normal(4, 10)), sample(empty(0, 7)), sample(normal(3), positive(3), why="…",
+    gradient=False)]
 
 A sample is cheap to write down: arrays are drawn when a test asks. For ops with state a sample is a program:
-`program(build)`, where `build(tf)` is given graphrt or TensorFlow's compat.v1 and returns a list of steps, each a
-fetch or a list of fetches, run in order in one session.
+`program(build)`, where `build(tf)` is given graphrt or TensorFlow's compat.v1 and returns a list of steps,
+each a fetch or a list of fetches, run in order in one session.
 """
 
 from __future__ import annotations
@@ -99,9 +100,10 @@ class Sample:
       inputs: in signature order: Draws, arrays or Python values; a list for a sequence argument.
       attrs: by name; those that inputs decide are inferred.
       why: what it guards.
-      gradient: compare the op's gradient with TensorFlow's and the numeric one (float inputs, where it has one).
-      numeric: compare it with the numeric gradient too; False at kinks, and where it is TensorFlow's convention.
-      rtol, atol: tolerances of values against TensorFlow; None is the dtype's default.
+      gradient: compare the op's gradient with TensorFlow's and the numeric one (float inputs, where it has
+      one).
+      numeric: compare it with the numeric gradient too; False at kinks, and where it is TensorFlow's
+      convention. rtol, atol: tolerances of values against TensorFlow; None is the dtype's default.
       tensorflow: False where TensorFlow's CPU kernel cannot run it, with the reason in `why`.
       constant_inputs: flat inputs whose value the shape rule needs, fed as constants.
     """
@@ -117,21 +119,34 @@ class Sample:
 
     def arrays(self) -> list[Any]:
         """The inputs as arrays, the same at every call."""
+
         def draw(value: Any, i: int) -> Any:
             if isinstance(value, (Draw, Later)):
                 return value.array(i)
             if isinstance(value, np.ndarray):
                 return value
             from graphrt.core.convert import make_array
+
             return make_array(value)
 
-        return [[draw(v, 100 * i + j) for j, v in enumerate(value)]
-                if isinstance(value, list) and any(isinstance(v, (Draw, Later, np.ndarray)) for v in value)
-                else draw(value, i) for i, value in enumerate(self.inputs)]
+        return [
+            [draw(v, 100 * i + j) for j, v in enumerate(value)]
+            if isinstance(value, list) and any(isinstance(v, (Draw, Later, np.ndarray)) for v in value)
+            else draw(value, i)
+            for i, value in enumerate(self.inputs)
+        ]
 
 
-def sample(*inputs: Any, why: str = "", gradient: bool = True, numeric: bool = True, rtol: float | None = None,
-           atol: float | None = None, tensorflow: bool = True, **attrs: Any) -> Sample:
+def sample(
+    *inputs: Any,
+    why: str = "",
+    gradient: bool = True,
+    numeric: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    tensorflow: bool = True,
+    **attrs: Any,
+) -> Sample:
     return Sample(inputs, attrs, why, gradient, numeric, rtol, atol, tensorflow)
 
 
@@ -145,7 +160,9 @@ class Program:
     tensorflow: bool = True
 
 
-def program(build: Callable[[Any], list[Any]], why: str = "", rtol: float | None = None, tensorflow: bool = True) -> Program:
+def program(
+    build: Callable[[Any], list[Any]], why: str = "", rtol: float | None = None, tensorflow: bool = True
+) -> Program:
     return Program(build, why, rtol, tensorflow)
 
 
@@ -156,5 +173,18 @@ def text(*items: Any) -> np.ndarray:
     return made
 
 
-__all__ = ["Draw", "Later", "Program", "Sample", "bools", "empty", "ints", "normal", "positive", "program", "sample",
-           "text", "uniform"]
+__all__ = [
+    "Draw",
+    "Later",
+    "Program",
+    "Sample",
+    "bools",
+    "empty",
+    "ints",
+    "normal",
+    "positive",
+    "program",
+    "sample",
+    "text",
+    "uniform",
+]

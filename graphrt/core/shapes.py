@@ -60,23 +60,56 @@ class Dimension:
             return NotImplemented
         return None if self._value is None or other._value is None else how(self._value, other._value)
 
-    def __add__(self, other): return self._with(other, operator.add)
-    def __radd__(self, other): return self._with(other, operator.add)
-    def __sub__(self, other): return self._with(other, operator.sub)
-    def __rsub__(self, other): return self._with(other, operator.sub, swap=True)
-    def __mul__(self, other): return self._with(other, operator.mul)
-    def __rmul__(self, other): return self._with(other, operator.mul)
-    def __floordiv__(self, other): return self._with(other, operator.floordiv)
-    def __rfloordiv__(self, other): return self._with(other, operator.floordiv, swap=True)
-    def __div__(self, other): return self._with(other, operator.floordiv)
-    def __mod__(self, other): return self._with(other, operator.mod)
-    def __rmod__(self, other): return self._with(other, operator.mod, swap=True)
-    def __eq__(self, other): return self._compare(other, operator.eq)
-    def __ne__(self, other): return self._compare(other, operator.ne)
-    def __lt__(self, other): return self._compare(other, operator.lt)
-    def __le__(self, other): return self._compare(other, operator.le)
-    def __gt__(self, other): return self._compare(other, operator.gt)
-    def __ge__(self, other): return self._compare(other, operator.ge)
+    def __add__(self, other):
+        return self._with(other, operator.add)
+
+    def __radd__(self, other):
+        return self._with(other, operator.add)
+
+    def __sub__(self, other):
+        return self._with(other, operator.sub)
+
+    def __rsub__(self, other):
+        return self._with(other, operator.sub, swap=True)
+
+    def __mul__(self, other):
+        return self._with(other, operator.mul)
+
+    def __rmul__(self, other):
+        return self._with(other, operator.mul)
+
+    def __floordiv__(self, other):
+        return self._with(other, operator.floordiv)
+
+    def __rfloordiv__(self, other):
+        return self._with(other, operator.floordiv, swap=True)
+
+    def __div__(self, other):
+        return self._with(other, operator.floordiv)
+
+    def __mod__(self, other):
+        return self._with(other, operator.mod)
+
+    def __rmod__(self, other):
+        return self._with(other, operator.mod, swap=True)
+
+    def __eq__(self, other):
+        return self._compare(other, operator.eq)
+
+    def __ne__(self, other):
+        return self._compare(other, operator.ne)
+
+    def __lt__(self, other):
+        return self._compare(other, operator.lt)
+
+    def __le__(self, other):
+        return self._compare(other, operator.le)
+
+    def __gt__(self, other):
+        return self._compare(other, operator.gt)
+
+    def __ge__(self, other):
+        return self._compare(other, operator.ge)
 
     def __truediv__(self, other):
         raise TypeError(f"Dimension / {type(other).__name__} is not a size: use // ")
@@ -211,7 +244,8 @@ class TensorShape:
         if self.sizes is None or other.sizes is None:
             return True
         return len(self.sizes) == len(other.sizes) and all(
-            a is None or b is None or a == b for a, b in zip(self.sizes, other.sizes))
+            a is None or b is None or a == b for a, b in zip(self.sizes, other.sizes)
+        )
 
     def assert_is_compatible_with(self, other: Any) -> None:
         if not self.is_compatible_with(other):
@@ -269,6 +303,7 @@ class TensorShape:
 
     def as_proto(self) -> Any:
         from graphrt.core.graph_def import shape_proto
+
         return shape_proto(self)
 
     def __add__(self, other: Any) -> TensorShape:
@@ -336,7 +371,9 @@ def broadcast(a: TensorShape, b: TensorShape) -> TensorShape:
         elif x == 1:
             sizes.append(y)
         else:
-            raise ValueError(f"shapes {a} and {b} cannot be broadcast: sizes {x} and {y} differ and neither is 1")
+            raise ValueError(
+                f"shapes {a} and {b} cannot be broadcast: sizes {x} and {y} differ and neither is 1"
+            )
     return TensorShape.of(tuple(sizes))
 
 

@@ -25,14 +25,17 @@ from graphrt.core.shapes import TensorShape
 
 REQUIRED = object()
 _CALL = re.compile(r"^\s*(\w+)\s*\((.*?)\)\s*(?:->\s*(.*?))?\s*$", re.S)
-_ATTR = re.compile(r"^(?P<list>list\()?(?P<kind>\w+)\)?\s*(?:in\s*\{(?P<allowed>[^}]*)\})?"
-                   r"\s*(?:>=\s*(?P<minimum>-?\d+))?\s*(?:=\s*(?P<default>.*))?$", re.S)
+_ATTR = re.compile(
+    r"^(?P<list>list\()?(?P<kind>\w+)\)?\s*(?:in\s*\{(?P<allowed>[^}]*)\})?"
+    r"\s*(?:>=\s*(?P<minimum>-?\d+))?\s*(?:=\s*(?P<default>.*))?$",
+    re.S,
+)
 
 
 @dataclass(slots=True)
 class Arg:
-    """An input or output: one tensor of `dtype` or of the type attr `type_attr`; `number_attr` of them; or one for
-    each type in the list attr `list_attr`."""
+    """An input or output: one tensor of `dtype` or of the type attr `type_attr`; `number_attr` of them; or
+    one for each type in the list attr `list_attr`."""
 
     name: str
     dtype: DType | None = None
@@ -114,7 +117,8 @@ def _parse_arg(op_name: str, name: str, text: str, attrs: dict[str, Attr]) -> Ar
 
 
 def parse_attr(name: str, declared: Any) -> Attr:
-    """The Attr of a declaration: a string of the grammar, or a tuple of the DTypes that a type attr allows."""
+    """The Attr of a declaration: a string of the grammar, or a tuple of the DTypes that a type attr
+    allows."""
     if isinstance(declared, Attr):
         return declared
     if isinstance(declared, (tuple, list)):
@@ -128,7 +132,9 @@ def parse_attr(name: str, declared: Any) -> Attr:
         words = [w.strip() for w in match["allowed"].split(",")]
         allowed = tuple(BY_NAME[w] for w in words) if kind == "type" else tuple(w.encode() for w in words)
     minimum = int(match["minimum"]) if match["minimum"] is not None else None
-    default = REQUIRED if match["default"] is None else _parse_default(kind, is_list, match["default"].strip())
+    default = (
+        REQUIRED if match["default"] is None else _parse_default(kind, is_list, match["default"].strip())
+    )
     return Attr(name, kind, is_list, allowed, minimum, default)
 
 
@@ -152,7 +158,8 @@ def _parse_default(kind: str, is_list: bool, text: str) -> Any:
 
 
 def check_attr(attr: Attr, value: Any, op_name: str) -> Any:
-    """`value` in the form that attrs of this kind have (bytes, int, float, bool, DType, TensorShape, ndarray, ...).
+    """`value` in the form that attrs of this kind have (bytes, int, float, bool, DType, TensorShape,
+    ndarray, ...).
 
     Raises:
       TypeError, ValueError: it is not of the kind, or not allowed; with the op, the attr and what is.

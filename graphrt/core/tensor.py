@@ -1,4 +1,5 @@
-"""Tensor: one output of an operation. IndexedSlices: some slices of a larger tensor, as gradients of gathers are."""
+"""Tensor: one output of an operation. IndexedSlices: some slices of a larger tensor, as gradients of gathers
+are."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Tensor:
-    """A symbolic value: output `value_index` of `op`. It has a dtype and a static shape, and a value only in a step.
+    """A symbolic value: output `value_index` of `op`. It has a dtype and a static shape, and a value only in
+    a step.
 
     Attributes:
       op: the Operation that produces it.
@@ -88,24 +90,35 @@ class Tensor:
         return self is not other
 
     def __bool__(self) -> bool:
-        raise TypeError(f"using the tensor '{self.name}' as a Python bool is not allowed: its value is known only in a step. "
-                        "Use tf.cond for control flow, tf.logical_and and the like for logic, `is not None` to test for "
-                        "presence")
+        raise TypeError(
+            f"using the tensor '{self.name}' as a Python bool is not allowed: its value is known only in a "
+            "step. "
+            "Use tf.cond for control flow, tf.logical_and and the like for logic, `is not "
+            "None` to test for "
+            "presence"
+        )
 
     __nonzero__ = __bool__
 
     def __iter__(self):
         sizes = self._shape.sizes
         if not sizes or sizes[0] is None:
-            raise TypeError(f"cannot iterate over the tensor '{self.name}' of shape {self._shape}: its first size is not known "
-                            "while the graph is built")
+            raise TypeError(
+                f"cannot iterate over the tensor '{self.name}' of shape {self._shape}: its first size is "
+                "not known "
+                "while the graph is built"
+            )
         return iter([self[i] for i in range(sizes[0])])
 
     def __len__(self) -> int:
-        raise TypeError(f"len is not defined for the symbolic tensor '{self.name}': use x.shape[0] or tf.shape(x)[0]")
+        raise TypeError(
+            f"len is not defined for the symbolic tensor '{self.name}': use x.shape[0] or tf.shape(x)[0]"
+        )
 
     def __array__(self, *_: Any, **__: Any):
-        raise NotImplementedError(f"cannot convert the symbolic tensor '{self.name}' to a NumPy array: run it in a session")
+        raise NotImplementedError(
+            f"cannot convert the symbolic tensor '{self.name}' to a NumPy array: run it in a session"
+        )
 
     def __repr__(self) -> str:
         return f"<tf.Tensor '{self.name}' shape={self._shape} dtype={self.dtype.name}>"
@@ -113,7 +126,8 @@ class Tensor:
     def __str__(self) -> str:
         shape = f", shape={self._shape}" if self._shape.sizes is not None else ""
         return f'Tensor("{self.name}"{shape}, dtype={self.dtype.name}' + (
-            f", device={self.op.device})" if self.op.device else ")")
+            f", device={self.op.device})" if self.op.device else ")"
+        )
 
 
 class TensorReference:
@@ -171,6 +185,7 @@ class IndexedSlices:
     @property
     def shape(self) -> TensorShape:
         from graphrt.core.constant_value import constant_value_as_shape
+
         if self._dense_shape is None:
             return TensorShape(None)
         return constant_value_as_shape(self._dense_shape)
@@ -182,7 +197,9 @@ class IndexedSlices:
         return IndexedSlices(-self._values, self._indices, self._dense_shape)
 
     def __repr__(self) -> str:
-        return f"IndexedSlices(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
+        return (
+            f"IndexedSlices(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
+        )
 
     __str__ = __repr__
 
@@ -200,6 +217,7 @@ class SparseTensor:
         from graphrt.core.convert import convert_to_tensor
         from graphrt.core.dtypes import int64
         from graphrt.core.graph import name_scope
+
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
             self._indices = convert_to_tensor(indices, dtype=int64, name="indices")
             self._values = convert_to_tensor(values, name="values")
@@ -226,6 +244,7 @@ class SparseTensor:
     @property
     def shape(self) -> TensorShape:
         from graphrt.core.constant_value import constant_value_as_shape
+
         return constant_value_as_shape(self._dense_shape).merge_with(self._known_shape)
 
     def get_shape(self) -> TensorShape:
@@ -240,12 +259,18 @@ class SparseTensor:
         return SparseTensor(self._indices, new_values, self._dense_shape)
 
     def consumers(self) -> list[Operation]:
-        return list(dict.fromkeys([*self._indices.consumers(), *self._values.consumers(), *self._dense_shape.consumers()]))
+        return list(
+            dict.fromkeys(
+                [*self._indices.consumers(), *self._values.consumers(), *self._dense_shape.consumers()]
+            )
+        )
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
         return eval_hook(self, feed_dict, session)
 
     def __repr__(self) -> str:
-        return f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
+        return (
+            f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
+        )
 
     __str__ = __repr__

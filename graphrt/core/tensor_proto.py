@@ -1,5 +1,5 @@
-"""TensorProto to NumPy and back, as TensorFlow writes them: raw bytes in `tensor_content`, or repeated values of which
-the last fills the rest. A scalar and a string go into the repeated fields."""
+"""TensorProto to NumPy and back, as TensorFlow writes them: raw bytes in `tensor_content`, or repeated
+values of which the last fills the rest. A scalar and a string go into the repeated fields."""
 
 from __future__ import annotations
 
@@ -13,18 +13,38 @@ from graphrt.core.errors import InvalidArgumentError
 from graphrt.core.shapes import TensorShape
 
 # dtype name -> the repeated field that holds its values.
-_FIELDS = {"float32": "float_val", "float64": "double_val", "int32": "int_val", "int16": "int_val", "int8": "int_val",
-           "uint8": "int_val", "uint16": "int_val", "qint8": "int_val", "quint8": "int_val", "qint32": "int_val",
-           "qint16": "int_val", "quint16": "int_val", "int4": "int_val", "uint4": "int_val",
-           "int64": "int64_val", "bool": "bool_val", "complex64": "scomplex_val", "complex128": "dcomplex_val",
-           "float16": "half_val", "bfloat16": "half_val", "uint32": "uint32_val", "uint64": "uint64_val",
-           "string": "string_val"}
+_FIELDS = {
+    "float32": "float_val",
+    "float64": "double_val",
+    "int32": "int_val",
+    "int16": "int_val",
+    "int8": "int_val",
+    "uint8": "int_val",
+    "uint16": "int_val",
+    "qint8": "int_val",
+    "quint8": "int_val",
+    "qint32": "int_val",
+    "qint16": "int_val",
+    "quint16": "int_val",
+    "int4": "int_val",
+    "uint4": "int_val",
+    "int64": "int64_val",
+    "bool": "bool_val",
+    "complex64": "scomplex_val",
+    "complex128": "dcomplex_val",
+    "float16": "half_val",
+    "bfloat16": "half_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
+    "string": "string_val",
+}
 MAX_BYTES = 1 << 40
 
 
 def to_proto(array: np.ndarray, dtype: DType | None = None) -> Any:
     """The TensorProto of an array."""
     from graphrt.protos import tensor_pb2
+
     array = np.asarray(array)
     dtype = (dtype or of_array(array)).base_dtype
     made = tensor_pb2.TensorProto(dtype=dtype.number)
@@ -59,7 +79,8 @@ def to_array(proto: Any) -> np.ndarray:
     """The array of a TensorProto (ours or TensorFlow's).
 
     Raises:
-      InvalidArgumentError: an unknown dtype, an unknown or negative shape, or content that does not fit the shape.
+      InvalidArgumentError: an unknown dtype, an unknown or negative shape, or content that does not fit the
+      shape.
     """
     dtype = BY_NUMBER.get(proto.dtype)
     if dtype is None or dtype.is_ref:
@@ -73,11 +94,15 @@ def to_array(proto: Any) -> np.ndarray:
             raise InvalidArgumentError(None, None, f"a TensorProto has the negative size {size}")
         count *= size
     if count * dtype.size > MAX_BYTES:
-        raise InvalidArgumentError(None, None, f"a TensorProto claims {count} elements of {dtype.name}: more than memory")
+        raise InvalidArgumentError(
+            None, None, f"a TensorProto claims {count} elements of {dtype.name}: more than memory"
+        )
     try:
         return _content(proto, dtype, shape, count)
     except (ValueError, OverflowError) as error:
-        raise InvalidArgumentError(None, None, f"a TensorProto of {dtype.name} {shape} is malformed: {error}") from None
+        raise InvalidArgumentError(
+            None, None, f"a TensorProto of {dtype.name} {shape} is malformed: {error}"
+        ) from None
 
 
 def _content(proto: Any, dtype: DType, shape: tuple[int, ...], count: int) -> np.ndarray:
@@ -88,9 +113,15 @@ def _content(proto: Any, dtype: DType, shape: tuple[int, ...], count: int) -> np
         raise ValueError(f"{dtype.name} tensors do not travel as values")
     if proto.tensor_content:
         if len(proto.tensor_content) != count * dtype.np.itemsize:
-            raise ValueError(f"{len(proto.tensor_content)} bytes of content where {count * dtype.np.itemsize} fit")
+            raise ValueError(
+                f"{len(proto.tensor_content)} bytes of content where {count * dtype.np.itemsize} fit"
+            )
         return np.frombuffer(proto.tensor_content, dtype.np).reshape(shape).copy()
-    values = getattr(proto, _FIELDS[dtype.name]) if dtype.name in _FIELDS else np.frombuffer(proto.float8_val, dtype.np)
+    values = (
+        getattr(proto, _FIELDS[dtype.name])
+        if dtype.name in _FIELDS
+        else np.frombuffer(proto.float8_val, dtype.np)
+    )
     if dtype.is_complex:
         items: Any = np.array(values, np.float64).view(np.complex128).astype(dtype.np)
     elif dtype.name in ("float16", "bfloat16"):
@@ -133,13 +164,18 @@ def _packed_strings(content: bytes, count: int) -> list[bytes]:
     for n in lengths:
         if at + n > len(content):
             raise ValueError("a string is cut off")
-        items.append(content[at:at + n])
+        items.append(content[at : at + n])
         at += n
     return items
 
 
-def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False,
-                      allow_broadcast: bool = False) -> Any:
+def make_tensor_proto(
+    values: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    verify_shape: bool = False,
+    allow_broadcast: bool = False,
+) -> Any:
     """The TensorProto of a Python or NumPy value: `tf.make_tensor_proto`."""
     kind = None if dtype is None else as_dtype(dtype)
     return to_proto(make_array(values, kind, shape, verify_shape), kind)
@@ -152,6 +188,7 @@ def make_ndarray(tensor: Any) -> np.ndarray:
 
 def shape_proto(shape: TensorShape) -> Any:
     from graphrt.protos import tensor_shape_pb2
+
     if shape.sizes is None:
         return tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
     made = tensor_shape_pb2.TensorShapeProto()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from typing import Any
@@ -15,15 +16,15 @@ def os_error(error: OSError, path: str) -> errors.OpError:
     """The error of `tf.errors` that an OSError on `path` is."""
     text = f"{path}; {error.strerror or error}"
     kind: type[errors.OpError] = errors.UnknownError
-    if isinstance(error, (FileNotFoundError,)):
+    if isinstance(error, FileNotFoundError):
         kind = errors.NotFoundError
     elif isinstance(error, FileExistsError):
         kind = errors.AlreadyExistsError
     elif isinstance(error, PermissionError):
         kind = errors.PermissionDeniedError
-    elif isinstance(error, (NotADirectoryError, IsADirectoryError)) or error.errno == 39:
+    elif isinstance(error, (NotADirectoryError, IsADirectoryError)) or error.errno == errno.ENOTEMPTY:
         kind = errors.FailedPreconditionError
-    elif error.errno in (28, 122):
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
         kind = errors.ResourceExhaustedError
     return kind(None, None, text)
 

@@ -14,9 +14,7 @@ Read `bundle_reader.py` for the way back.
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 import struct
 from typing import Any
 
@@ -25,38 +23,22 @@ import numpy as np
 from graphrt.core.dtypes import DType, string
 from graphrt.core.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, UnimplementedError
 from graphrt.formats import varints
-from graphrt.formats.atomic_files import AtomicFile, os_error, sync_directory
+from graphrt.formats.atomic_files import AtomicFile, os_error
+from graphrt.formats.bundle_index import (
+    data_files,
+    data_name,
+    index_name,
+    read_index,
+    remove_files,
+    unused_shard_count,
+    write_index,
+)
 from graphrt.formats.crc32c import crc32c, masked
 from graphrt.formats.ordered_code import slice_key
 from graphrt.formats.slices import TensorSlice
-from graphrt.formats.table import TableReader, TableWriter
 
-HEADER_KEY = b""
 # Bytes that are copied, summed and written at a time.
 _PIECE = 1 << 20
-_VERSION = 1
-_DATA_NAME = re.compile(r"\.data-(\d{5,})-of-(\d{5,})$")
-
-
-def index_name(prefix: str) -> str:
-    return prefix + ".index"
-
-
-def data_name(prefix: str, shard: int, shards: int) -> str:
-    return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
-
-
-def data_files(prefix: str) -> list[str]:
-    """The data files there are of a bundle's prefix, of whatever number of shards."""
-    return sorted(f for f in glob.glob(glob.escape(prefix) + ".data-*-of-*") if _DATA_NAME.search(f[len(prefix):]))
-
-
-def unused_shard_count(prefix: str, wanted: int) -> int:
-    """The least number of shards, at least `wanted`, in which no data file of `prefix` is named."""
-    used = {int(_DATA_NAME.search(f)[2]) for f in data_files(prefix)}  # type: ignore[index]
-    while wanted in used:
-        wanted += 1
-    return wanted
 
 
 class BundleWriter:
@@ -191,32 +173,6 @@ class BundleWriter:
             self._data.discard()
 
 
-def write_index(prefix: str, entries: dict[bytes, Any], shards: int) -> None:
-    """Write `prefix.index` whole: from then on the bundle is these entries. Data files are in place before."""
-    from graphrt.protos import tensor_bundle_pb2
-
-    sync_directory(prefix)
-    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=shards)
-    header.version.producer = _VERSION
-    with AtomicFile(index_name(prefix)) as file:
-        table = TableWriter(file)
-        table.add(HEADER_KEY, header.SerializeToString())
-        for key in sorted(entries):
-            table.add(key, entries[key].SerializeToString(deterministic=True))
-        table.finish()
-    sync_directory(prefix)
-
-
-def remove_files(paths: Any) -> None:
-    for path in paths:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise os_error(error, path) from None
-
-
 def merge_bundles(prefixes: list[str], merged: str, allow_missing_files: bool = False) -> None:
     """Make one bundle `merged` of several: their data files are renamed, their indexes become one.
 
@@ -271,24 +227,3 @@ def _merge_whole(entries: dict[bytes, Any], key: bytes, entry: Any, prefix: str)
         raise InvalidArgumentError(None, None, f"'{key.decode(errors='backslashreplace')}' in {prefix} is of another dtype or "
                                    "shape than in the checkpoints that it is merged with")
     known.slices.extend(entry.slices)
-
-
-def read_index(prefix: str) -> tuple[list[tuple[bytes, Any]], Any]:
-    """(the entries by key, the header) of a bundle's index.
-
-    Raises:
-      NotFoundError: there is no such bundle.
-      DataLossError: the index is damaged.
-      UnimplementedError: it was written on a big-endian machine or by a later version.
-    """
-    from graphrt.formats.bundle_reader import parse_entry, parse_header
-
-    path = index_name(prefix)
-    try:
-        with open(path, "rb") as file:
-            rows = iter(TableReader(file, path))
-            key, value = next(rows, (None, b""))
-            header = parse_header(path, key, value)
-            return [(k, parse_entry(path, k, v)) for k, v in rows], header
-    except OSError as error:
-        raise os_error(error, path) from None

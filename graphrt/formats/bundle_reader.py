@@ -9,56 +9,17 @@ import struct
 from typing import Any, BinaryIO
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from graphrt.core.dtypes import BY_NUMBER, DType, string
 from graphrt.core.errors import DataLossError, InvalidArgumentError, NotFoundError, UnimplementedError
 from graphrt.formats import varints
 from graphrt.formats.atomic_files import os_error
-from graphrt.formats.bundle import HEADER_KEY, data_name, index_name, read_index
+from graphrt.formats.bundle_index import data_name, index_name, read_index
 from graphrt.formats.crc32c import crc32c, masked
 from graphrt.formats.ordered_code import slice_key
-from graphrt.formats.slices import TensorSlice
+from graphrt.formats.slices import TensorSlice, assembled
 
 _PIECE = 1 << 20
-_VERSION = 1
-
-
-def parse_header(path: str, key: bytes | None, value: bytes) -> Any:
-    """The BundleHeaderProto of an index's first entry."""
-    from graphrt.protos import tensor_bundle_pb2
-
-    header = tensor_bundle_pb2.BundleHeaderProto()
-    try:
-        if key != HEADER_KEY:
-            raise DecodeError
-        header.ParseFromString(value)
-    except DecodeError:
-        raise DataLossError(None, None, f"{path} is no checkpoint's index: its first entry is no header") from None
-    if header.endianness != tensor_bundle_pb2.BundleHeaderProto.LITTLE:
-        raise UnimplementedError(None, None, f"{path} was written on a big-endian machine: its tensors cannot be read here")
-    if header.version.min_consumer > _VERSION:
-        raise UnimplementedError(None, None, f"{path} asks for readers of version {header.version.min_consumer}; this one is "
-                                 f"of version {_VERSION}")
-    if header.num_shards < 0:
-        raise DataLossError(None, None, f"{path} claims {header.num_shards} data files")
-    return header
-
-
-def parse_entry(path: str, key: bytes, value: bytes) -> Any:
-    """The BundleEntryProto of an index's entry, checked."""
-    from graphrt.protos import tensor_bundle_pb2
-
-    entry = tensor_bundle_pb2.BundleEntryProto()
-    name = key.decode(errors="backslashreplace")
-    try:
-        entry.ParseFromString(value)
-    except DecodeError:
-        raise DataLossError(None, None, f"{path} is damaged: the entry of '{name}' is no BundleEntryProto") from None
-    is_shape = not entry.shape.unknown_rank and all(d.size >= 0 for d in entry.shape.dim)
-    if not is_shape or entry.offset < 0 or entry.size < 0 or entry.shard_id < 0 or entry.dtype not in BY_NUMBER:
-        raise DataLossError(None, None, f"{path} is damaged: the entry of '{name}' has an impossible dtype, shape or place")
-    return entry
 
 
 class BundleReader:
@@ -137,30 +98,20 @@ class BundleReader:
         """
         full_shape = self.shape(name)
         try:
-            wanted = part.box(full_shape)
+            box = part.box(full_shape)
         except ValueError as error:
             raise InvalidArgumentError(None, None, f"'{name}' in {self.prefix}: {error}") from None
         stored = self.slices(name)
         if not stored:
             whole = self._value(name, self._entry(name))
-            return whole if part.is_whole(full_shape) else whole[wanted].copy()
+            return whole if part.is_whole(full_shape) else whole[box].copy()
         if part in stored:
             return self._part(name, part, full_shape)
-        made = np.empty(part.shape(full_shape), self.dtype(name).np)
-        covered = 0
-        for other in stored:
-            try:
-                box = other.box(full_shape)
-            except ValueError as error:
-                raise DataLossError(None, None, f"{index_name(self.prefix)} is damaged: '{name}': {error}") from None
-            common = [slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(box, wanted)]
-            if any(c.start >= c.stop for c in common):
-                continue
-            value = self._part(name, other, full_shape)
-            into = tuple(slice(c.start - w.start, c.stop - w.start) for c, w in zip(common, wanted))
-            made[into] = value[tuple(slice(c.start - b.start, c.stop - b.start) for c, b in zip(common, box))]
-            covered += int(np.prod([c.stop - c.start for c in common], dtype=np.int64))
-        if covered < made.size:
+        try:
+            made = assembled(part, full_shape, self.dtype(name).np, stored, lambda i: self._part(name, stored[i], full_shape))
+        except ValueError as error:
+            raise DataLossError(None, None, f"{index_name(self.prefix)} is damaged: '{name}': {error}") from None
+        if made is None:
             raise NotFoundError(None, None, f"the slices of '{name}' in checkpoint {self.prefix} do not cover {part}")
         return made
 

@@ -7,16 +7,24 @@ does not.
 from __future__ import annotations
 
 import glob
+import math
+import os
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from graphrt.core.dtypes import BY_NUMBER, DType
-from graphrt.core.errors import AlreadyExistsError, DataLossError, InvalidArgumentError, NotFoundError, UnimplementedError
+from graphrt.core.errors import (
+    AlreadyExistsError,
+    DataLossError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnimplementedError,
+)
 from graphrt.formats.atomic_files import AtomicFile, os_error, sync_directory
 from graphrt.formats.ordered_code import slice_key
-from graphrt.formats.slices import TensorSlice
+from graphrt.formats.slices import TensorSlice, assembled
 from graphrt.formats.table import TableReader, TableWriter
 
 _LIST_KEY = b""
@@ -102,7 +110,7 @@ class CheckpointV1Reader:
 
     def __init__(self, pattern: str) -> None:
         self.prefix = pattern
-        paths = [pattern] if _exists(pattern) else sorted(glob.glob(pattern))
+        paths = [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
         if not paths:
             raise NotFoundError(None, None, f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
                                 f"{pattern}")
@@ -177,30 +185,18 @@ class CheckpointV1Reader:
         """A part of the tensor `name`, put together of the parts that it is stored in."""
         dtype, full_shape, stored = self._found(name)
         try:
-            wanted = part.box(full_shape)
+            part.box(full_shape)
         except ValueError as error:
             raise InvalidArgumentError(None, None, f"'{name}' in {self.prefix}: {error}") from None
-        made: np.ndarray | None = None
-        covered = 0
-        for other, number in stored:
-            path, table = self._tables[number]
-            try:
-                box = other.box(full_shape)
-            except ValueError as error:
-                raise DataLossError(None, None, f"{path} is damaged: '{name}': {error}") from None
-            common = [slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(box, wanted)]
-            if any(c.start >= c.stop for c in common):
-                continue
-            value = self._value(path, table, name, other, dtype, full_shape)
-            if made is None:
-                made = np.empty(part.shape(full_shape), dtype.np)
-            into = tuple(slice(c.start - w.start, c.stop - w.start) for c, w in zip(common, wanted))
-            made[into] = value[tuple(slice(c.start - b.start, c.stop - b.start) for c, b in zip(common, box))]
-            covered += int(np.prod([c.stop - c.start for c in common], dtype=np.int64))
-        wanted_shape = part.shape(full_shape)
-        if covered < int(np.prod(wanted_shape, dtype=np.int64)):
+        parts = [p for p, _ in stored]
+        try:
+            made = assembled(part, full_shape, dtype.np, parts,
+                             lambda i: self._value(*self._tables[stored[i][1]], name, parts[i], dtype, full_shape))
+        except ValueError as error:
+            raise DataLossError(None, None, f"{self.prefix} is damaged: '{name}': {error}") from None
+        if made is None:
             raise NotFoundError(None, None, f"the slices of '{name}' in checkpoint {self.prefix} do not cover {part}")
-        return made if made is not None else np.empty(wanted_shape, dtype.np)
+        return made
 
     def _value(self, path: str, table: TableReader, name: str, part: TensorSlice, dtype: DType,
                full_shape: tuple[int, ...]) -> np.ndarray:
@@ -208,7 +204,7 @@ class CheckpointV1Reader:
         proto, shape = row.data.data, part.shape(full_shape)
         field = _field(name, dtype)
         items = getattr(proto, field)
-        count = int(np.prod(shape, dtype=np.int64)) * (2 if dtype.is_complex else 1)
+        count = math.prod(shape) * (2 if dtype.is_complex else 1)
         if proto.dtype != dtype.number or len(items) != count:
             raise DataLossError(None, None, f"{path} is damaged: the slice {part} of '{name}' has {len(items)} values of type "
                                 f"{proto.dtype}, not {count} of {dtype.name}")
@@ -225,12 +221,6 @@ class CheckpointV1Reader:
         except (OverflowError, ValueError) as error:
             raise DataLossError(None, None, f"{path} is damaged: the slice {part} of '{name}': {error}") from None
         return flat.reshape(shape)
-
-
-def _exists(path: str) -> bool:
-    import os
-
-    return os.path.isfile(path)
 
 
 def _parsed(path: str, value: bytes | None, what: str) -> Any:

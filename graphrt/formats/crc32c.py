@@ -9,13 +9,16 @@ from __future__ import annotations
 import google_crc32c
 import numpy as np
 
+_IS_PYTHON = google_crc32c.implementation == "python"
 _MASK = 0xA282EAD8
 
 
 def crc32c(piece: bytes | bytearray | memoryview | np.ndarray, crc: int = 0) -> int:
     """The CRC-32C of bytes whose predecessors have the checksum `crc`."""
-    # The library takes bytes and arrays, no other buffers.
-    return google_crc32c.extend(crc, piece if isinstance(piece, bytes) else np.frombuffer(piece, np.uint8))
+    if not isinstance(piece, bytes):
+        # The library's C part takes arrays without a copy, but no other buffers; its Python part only bytes.
+        piece = bytes(piece) if _IS_PYTHON else np.frombuffer(piece, np.uint8)
+    return google_crc32c.extend(crc, piece)
 
 
 def masked(crc: int) -> int:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 # The length of a dimension that is taken whole.
 WHOLE = -1
@@ -29,7 +33,7 @@ class TensorSlice:
         """
         starts, lengths = [], []
         for extent in proto.extent:
-            has_length = extent.WhichOneof("has_length") is not None
+            has_length = extent.HasField("length")
             starts.append(extent.start)
             lengths.append(extent.length if has_length else WHOLE)
             if extent.start < 0 or has_length and extent.length < 0:
@@ -97,3 +101,34 @@ def parse_slice_spec(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
     made = TensorSlice(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
     made.shape(full_shape)
     return full_shape, made
+
+
+def assembled(part: TensorSlice, full_shape: tuple[int, ...], dtype: np.dtype, stored: list[TensorSlice],
+              read: Callable[[int], np.ndarray]) -> np.ndarray | None:
+    """The part of a tensor of `full_shape`, put together of the parts that are stored; `read(i)` gives the i-th.
+
+    Returns:
+      The value, or None where the stored parts do not cover it.
+    Raises:
+      ValueError: a part is not in the tensor, or there is no memory for what it claims to be.
+    """
+    wanted, covered, pieces = part.box(full_shape), 0, []
+    for i, other in enumerate(stored):
+        box = other.box(full_shape)
+        common = [slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(box, wanted)]
+        sizes = [c.stop - c.start for c in common]
+        if all(size > 0 for size in sizes):
+            into = tuple(slice(c.start - w.start, c.stop - w.start) for c, w in zip(common, wanted))
+            source = tuple(slice(c.start - b.start, c.stop - b.start) for c, b in zip(common, box))
+            covered += math.prod(sizes)
+            pieces.append((i, into, source))
+    shape = part.shape(full_shape)
+    if covered < math.prod(shape):
+        return None
+    try:
+        made = np.empty(shape, dtype)
+    except MemoryError:
+        raise ValueError(f"there is no memory for a tensor of shape {list(shape)}") from None
+    for i, into, source in pieces:
+        made[into] = read(i)[source]
+    return made

@@ -1,7 +1,7 @@
 """The op classes, a file a family. Importing this package registers them all.
 
-Read `elementwise.py` for how expressions become kernels, then any family; `core/registry.py` says what a class holds.
-A new file here is a new family: nothing lists them.
+Read `elementwise.py` for how expressions become kernels, then any family; `core/registry.py` says what a
+class holds. A new file here is a new family: nothing lists them.
 """
 
 import importlib

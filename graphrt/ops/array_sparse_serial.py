@@ -125,7 +125,9 @@ def _stacked(*rows: Later) -> Later:
 
 _ONE = Later(lambda: text_array(_serialized(_INDICES, np.array([1.5, 2.0, 3.0], np.float32), _SHAPE), (3,)))
 _WORDS = Later(lambda: text_array(_serialized(np.array([[1]]), text("a"), np.array([4])), (3,)))
-_MORE = Later(lambda: text_array(_serialized(np.array([[0, 4]]), np.array([9.0], np.float32), np.array([1, 5])), (3,)))
+_MORE = Later(
+    lambda: text_array(_serialized(np.array([[0, 4]]), np.array([9.0], np.float32), np.array([1, 5])), (3,))
+)
 
 
 @op(

@@ -29,8 +29,17 @@ class Const:
     def compute(self, k: KernelContext) -> Any:
         return self.hoist(k)
 
-    samples = [program(lambda tf: [tf.constant([[1.0, 2.0]]), tf.constant(["a", "bc"]), tf.constant(3, tf.int64),
-                                   tf.constant(7.0, shape=[2, 2]), tf.constant(True)])]
+    samples = [
+        program(
+            lambda tf: [
+                tf.constant([[1.0, 2.0]]),
+                tf.constant(["a", "bc"]),
+                tf.constant(3, tf.int64),
+                tf.constant(7.0, shape=[2, 2]),
+                tf.constant(True),
+            ]
+        )
+    ]
 
 
 @op("Placeholder() -> output: dtype", dtype="type", shape="shape = unknown")
@@ -43,11 +52,21 @@ class Placeholder:
         return s.attrs["shape"]
 
     def compute(self, k: KernelContext) -> Any:
-        raise InvalidArgumentError(None, None, f"You must feed a value for placeholder tensor '{k.name}' with dtype "
-                                   f"{k.output_dtypes[0].name}" + _and_shape(k.attrs["shape"])
-                                   + f": session.run(..., feed_dict={{'{k.name}:0': value}})")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"You must feed a value for placeholder tensor '{k.name}' with dtype "
+            f"{k.output_dtypes[0].name}"
+            + _and_shape(k.attrs["shape"])
+            + f": session.run(..., feed_dict={{'{k.name}:0': value}})",
+        )
 
-    samples = [program(lambda tf: [tf.shape(tf.placeholder_with_default([1.0, 2.0], [None]))], why="its value is a feed's")]
+    samples = [
+        program(
+            lambda tf: [tf.shape(tf.placeholder_with_default([1.0, 2.0], [None]))],
+            why="its value is a feed's",
+        )
+    ]
 
 
 def _and_shape(shape: TensorShape) -> str:
@@ -93,7 +112,9 @@ class Arg_:
     def shape(self, s: ShapeContext) -> TensorShape:
         return s.attrs.get("_shape", UNKNOWN)
 
-    samples = [program(lambda tf: [tf.placeholder_with_default([1.0], None) + 1.0], why="steps pass feeds by it")]
+    samples = [
+        program(lambda tf: [tf.placeholder_with_default([1.0], None) + 1.0], why="steps pass feeds by it")
+    ]
 
 
 @op("_Retval(input: T)", T="type", index="int >= 0")

@@ -1,11 +1,12 @@
-"""Elementwise ops are an expression: from it come the NumPy kernel, and later the fused CPU kernel and CUDA source.
+"""Elementwise ops are an expression: from it come the NumPy kernel, and later the fused CPU kernel and CUDA
+source.
 
     @op("SigmoidGrad(y: T, dy: T) -> z: T", T=FLOATS)
     class SigmoidGrad(Elementwise):
         expression = "dy * y * (1 - y)"
 
-The expression is Python over the input names: arithmetic, comparisons, numbers, `where(c, a, b)` and NumPy's ufuncs by name.
-Numbers take the inputs' dtype. Inputs broadcast as NumPy's do.
+The expression is Python over the input names: arithmetic, comparisons, numbers, `where(c, a, b)` and NumPy's
+ufuncs by name. Numbers take the inputs' dtype. Inputs broadcast as NumPy's do.
 """
 
 from __future__ import annotations
@@ -19,10 +20,23 @@ import numpy as np
 from graphrt.core.registry import KernelContext, ShapeContext
 from graphrt.core.shapes import TensorShape, broadcast
 
-_BINARY = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "true_divide", ast.FloorDiv: "floor_divide",
-           ast.Mod: "remainder", ast.Pow: "power"}
-_COMPARE = {ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
-            ast.NotEq: "not_equal"}
+_BINARY = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "true_divide",
+    ast.FloorDiv: "floor_divide",
+    ast.Mod: "remainder",
+    ast.Pow: "power",
+}
+_COMPARE = {
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+}
 
 # NumPy deprecates `out` by position for these.
 _KEYWORD_OUT = ("maximum", "minimum")
@@ -37,7 +51,8 @@ class Elementwise:
 
     @property
     def overwrites(self) -> tuple[int, ...]:
-        """One ufunc reads each element before it writes it; of several, the first write could destroy a later read."""
+        """One ufunc reads each element before it writes it; of several, the first write could destroy a
+        later read."""
         if not self.expression:
             return ()
         tree = ast.parse(self.expression, mode="eval").body
@@ -63,14 +78,18 @@ class Elementwise:
 
     def _names(self, k: KernelContext) -> list[str]:
         from graphrt.core.registry import OPS
+
         return [a.name for a in OPS[k.type].inputs]
 
 
 _compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
-def compile_expression(expression: str, names: tuple[str, ...], xp: Any, dtype: Any = None) -> Callable[..., Any]:
-    """A function (*inputs, out) of the expression over the array module `xp`; one ufunc stays the ufunc itself.
+def compile_expression(
+    expression: str, names: tuple[str, ...], xp: Any, dtype: Any = None
+) -> Callable[..., Any]:
+    """A function (*inputs, out) of the expression over the array module `xp`; one ufunc stays the ufunc
+    itself.
 
     Args:
       dtype: the inputs' NumPy dtype, which the expression's numbers take; None leaves them Python's.

@@ -1,7 +1,8 @@
-"""Ops that TensorFlow's optimizer makes of several: its masters send them to workers. graphrt never makes one.
+"""Ops that TensorFlow's optimizer makes of several: its masters send them to workers. graphrt never makes
+one.
 
-Each is a product or convolution and what comes after it, by the kernels of the ops that it was made of: `fused_ops` names
-those that follow the first, and takes its operands from `args` in turn.
+Each is a product or convolution and what comes after it, by the kernels of the ops that it was made of:
+`fused_ops` names those that follow the first, and takes its operands from `args` in turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Queue ops. A dequeue or enqueue that cannot go on waits as a node: it holds no thread, and ends with its step."""
+"""Queue ops. A dequeue or enqueue that cannot go on waits as a node: it holds no thread, and ends with its
+step."""
 
 from __future__ import annotations
 
@@ -14,8 +15,13 @@ from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import program
 from graphrt.core.shapes import SCALAR, UNKNOWN, TensorShape
 
-_QUEUE_ATTRS: dict[str, Any] = {"component_types": "list(type) >= 1", "shapes": "list(shape) >= 0 = []", "capacity": "int = -1",
-                                "container": "string = ''", "shared_name": "string = ''"}
+_QUEUE_ATTRS: dict[str, Any] = {
+    "component_types": "list(type) >= 1",
+    "shapes": "list(shape) >= 0 = []",
+    "capacity": "int = -1",
+    "container": "string = ''",
+    "shared_name": "string = ''",
+}
 
 
 class _Words:
@@ -55,7 +61,9 @@ class _QueueHandle:
             types, shapes = [int64, *types], [SCALAR, *shapes]
         minimum = attrs.get("min_after_dequeue", 0)
         if attrs["capacity"] >= 0 and minimum >= attrs["capacity"]:
-            raise InvalidArgumentError(None, None, f"min_after_dequeue {minimum} must be less than capacity {attrs['capacity']}")
+            raise InvalidArgumentError(
+                None, None, f"min_after_dequeue {minimum} must be less than capacity {attrs['capacity']}"
+            )
 
         def make() -> QueueState:
             machine = QueueMachine(name, self.kind, attrs["capacity"], self.held(k), minimum)
@@ -63,16 +71,30 @@ class _QueueHandle:
 
         found = k.resources.lookup_or_create(attrs["container"].decode(), name, QueueState, make)
         if [d.name for d in found.dtypes] != [d.name for d in types]:
-            raise InvalidArgumentError(None, None, f"queue '{name}' exists with components {[d.name for d in found.dtypes]}, and "
-                                       f"'{k.name}' asks for {[d.name for d in types]}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"queue '{name}' exists with components {[d.name for d in found.dtypes]}, and "
+                f"'{k.name}' asks for {[d.name for d in types]}",
+            )
         return found
 
 
 def _fifo_program(tf: Any) -> list[Any]:
     q = tf.FIFOQueue(10, [tf.float32, tf.int32], shapes=[[2], []])
     many = q.enqueue_many([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [7, 8, 9]])
-    return [many, q.size(), q.dequeue(), q.enqueue([[0.0, 1.0], 3]), q.dequeue_many(2), q.is_closed(), q.close(), q.is_closed(),
-            q.dequeue_up_to(5), q.size()]
+    return [
+        many,
+        q.size(),
+        q.dequeue(),
+        q.enqueue([[0.0, 1.0], 3]),
+        q.dequeue_many(2),
+        q.is_closed(),
+        q.close(),
+        q.is_closed(),
+        q.dequeue_up_to(5),
+        q.size(),
+    ]
 
 
 _FIFO = [program(_fifo_program)]
@@ -87,11 +109,25 @@ class FIFOQueueV2(_QueueHandle):
 
 def _shuffle_program(tf: Any) -> list[Any]:
     q = tf.RandomShuffleQueue(100, 2, [tf.int32], shapes=[[]], seed=7)
-    return [q.enqueue_many([list(range(20))]), q.dequeue_many(8), q.dequeue(), q.enqueue([99]), q.dequeue_many(6), q.size(), q.close(),
-            q.dequeue_up_to(20)]
+    return [
+        q.enqueue_many([list(range(20))]),
+        q.dequeue_many(8),
+        q.dequeue(),
+        q.enqueue([99]),
+        q.dequeue_many(6),
+        q.size(),
+        q.close(),
+        q.dequeue_up_to(20),
+    ]
 
 
-@op("RandomShuffleQueueV2() -> handle: resource", min_after_dequeue="int = 0", seed="int = 0", seed2="int = 0", **_QUEUE_ATTRS)
+@op(
+    "RandomShuffleQueueV2() -> handle: resource",
+    min_after_dequeue="int = 0",
+    seed="int = 0",
+    seed2="int = 0",
+    **_QUEUE_ATTRS,
+)
 class RandomShuffleQueueV2(_QueueHandle):
     """A queue that gives its elements in random order; at least `min_after_dequeue` stay while it is open."""
 
@@ -105,7 +141,13 @@ class RandomShuffleQueueV2(_QueueHandle):
 
 def _padding_program(tf: Any) -> list[Any]:
     q = tf.PaddingFIFOQueue(10, [tf.float32, tf.int64], shapes=[[None], []])
-    return [q.enqueue([[1.0], 1]), q.enqueue([[2.0, 3.0, 4.0], 2]), q.enqueue([[5.0, 6.0], 3]), q.dequeue_many(2), q.dequeue()]
+    return [
+        q.enqueue([[1.0], 1]),
+        q.enqueue([[2.0, 3.0, 4.0], 2]),
+        q.enqueue([[5.0, 6.0], 3]),
+        q.dequeue_many(2),
+        q.dequeue(),
+    ]
 
 
 @op("PaddingFIFOQueueV2() -> handle: resource", **_QUEUE_ATTRS)
@@ -121,8 +163,14 @@ def _priority_program(tf: Any) -> list[Any]:
     return [q.enqueue([3, "c"]), q.enqueue([1, "a"]), q.enqueue([2, "b"]), q.dequeue(), q.dequeue_many(2)]
 
 
-@op("PriorityQueueV2() -> handle: resource", component_types="list(type) >= 0 = []", shapes="list(shape) >= 0", capacity="int = -1",
-    container="string = ''", shared_name="string = ''")
+@op(
+    "PriorityQueueV2() -> handle: resource",
+    component_types="list(type) >= 0 = []",
+    shapes="list(shape) >= 0",
+    capacity="int = -1",
+    container="string = ''",
+    shared_name="string = ''",
+)
 class PriorityQueueV2(_QueueHandle):
     """A queue that gives the element with the smallest first component, an int64."""
 
@@ -145,18 +193,28 @@ def _own(value: Any) -> Any:
     return np.array(value)
 
 
-@op("QueueEnqueueV2(handle: resource, components: list(Tcomponents))", Tcomponents="list(type) >= 1", timeout_ms="int = -1")
+@op(
+    "QueueEnqueueV2(handle: resource, components: list(Tcomponents))",
+    Tcomponents="list(type) >= 1",
+    timeout_ms="int = -1",
+)
 class QueueEnqueueV2(_Waiting):
     """Puts one tuple in; waits while the queue is full."""
 
     def start(self, k: KernelContext, step: Any, done: Any, queue: QueueState, *components: Any) -> None:
         queue.check(list(components), False)
-        queue.enqueue([tuple([_own(c) for c in components])], step, lambda made: done(() if made is None else made))
+        queue.enqueue(
+            [tuple([_own(c) for c in components])], step, lambda made: done(() if made is None else made)
+        )
 
     samples = _FIFO
 
 
-@op("QueueEnqueueManyV2(handle: resource, components: list(Tcomponents))", Tcomponents="list(type) >= 1", timeout_ms="int = -1")
+@op(
+    "QueueEnqueueManyV2(handle: resource, components: list(Tcomponents))",
+    Tcomponents="list(type) >= 1",
+    timeout_ms="int = -1",
+)
 class QueueEnqueueManyV2(_Waiting):
     """Puts the slices along the first axis in, one tuple each."""
 
@@ -164,11 +222,18 @@ class QueueEnqueueManyV2(_Waiting):
         queue.check(list(components), True)
         counts = {np.shape(c)[0] if np.ndim(c) else -1 for c in components}
         if len(counts) != 1 or -1 in counts:
-            raise InvalidArgumentError(None, None, "enqueue_many: all components must have the same first size, not "
-                                       f"{[np.shape(c) for c in components]}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                "enqueue_many: all components must have the same first size, not "
+                f"{[np.shape(c) for c in components]}",
+            )
         owned = [_own(c) for c in components]
-        queue.enqueue([tuple([c[i] for c in owned]) for i in range(counts.pop())], step,
-                      lambda made: done(() if made is None else made))
+        queue.enqueue(
+            [tuple([c[i] for c in owned]) for i in range(counts.pop())],
+            step,
+            lambda made: done(() if made is None else made),
+        )
 
     samples = _FIFO
 
@@ -186,13 +251,21 @@ def _batch(queue: QueueState, elements: list[Any]) -> list[Any]:
             made.append(np.stack(parts))
         elif queue.pads:
             sizes = tuple(max(s) for s in zip(*shapes))
-            padded = np.zeros((len(parts), *sizes), dtype.np) if not dtype.is_object else np.full((len(parts), *sizes), b"", object)
+            padded = (
+                np.zeros((len(parts), *sizes), dtype.np)
+                if not dtype.is_object
+                else np.full((len(parts), *sizes), b"", object)
+            )
             for at, part in enumerate(parts):
                 padded[(at, *[slice(n) for n in np.shape(part)])] = part
             made.append(padded)
         else:
-            raise InvalidArgumentError(None, None, f"component {i} of queue '{queue.name}' has elements of shapes {sorted(shapes)}: "
-                                       "they make no batch (a PaddingFIFOQueue pads them)")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"component {i} of queue '{queue.name}' has elements of shapes {sorted(shapes)}: "
+                "they make no batch (a PaddingFIFOQueue pads them)",
+            )
     return made
 
 
@@ -208,8 +281,11 @@ def _component_shapes(s: ShapeContext, first: int | None, batched: bool) -> list
     return [TensorShape([first]).concatenate(x) for x in shapes] if batched else shapes
 
 
-@op("QueueDequeueV2(handle: resource) -> components: list(component_types)", component_types="list(type) >= 1",
-    timeout_ms="int = -1")
+@op(
+    "QueueDequeueV2(handle: resource) -> components: list(component_types)",
+    component_types="list(type) >= 1",
+    timeout_ms="int = -1",
+)
 class QueueDequeueV2(_Waiting):
     """Takes one tuple; waits while there is none; OutOfRangeError once the queue is closed and empty."""
 
@@ -232,8 +308,12 @@ class _DequeueBatch(_Waiting):
     def start(self, k: KernelContext, step: Any, done: Any, queue: QueueState, n: Any) -> None:
         if n < 0:
             raise InvalidArgumentError(None, None, f"dequeue_many: n must be at least 0, not {n}")
-        queue.dequeue(int(n), self.up_to, step,
-                      lambda made: done(made if isinstance(made, Exception) else _batched_or_error(queue, made)))
+        queue.dequeue(
+            int(n),
+            self.up_to,
+            step,
+            lambda made: done(made if isinstance(made, Exception) else _batched_or_error(queue, made)),
+        )
 
     samples = _FIFO
 
@@ -245,14 +325,20 @@ def _batched_or_error(queue: QueueState, elements: list[Any]) -> Any:
         return error
 
 
-@op("QueueDequeueManyV2(handle: resource, n: int32) -> components: list(component_types)", component_types="list(type) >= 1",
-    timeout_ms="int = -1")
+@op(
+    "QueueDequeueManyV2(handle: resource, n: int32) -> components: list(component_types)",
+    component_types="list(type) >= 1",
+    timeout_ms="int = -1",
+)
 class QueueDequeueManyV2(_DequeueBatch):
     """Takes n tuples, stacked along a new first axis."""
 
 
-@op("QueueDequeueUpToV2(handle: resource, n: int32) -> components: list(component_types)", component_types="list(type) >= 1",
-    timeout_ms="int = -1")
+@op(
+    "QueueDequeueUpToV2(handle: resource, n: int32) -> components: list(component_types)",
+    component_types="list(type) >= 1",
+    timeout_ms="int = -1",
+)
 class QueueDequeueUpToV2(_DequeueBatch):
     """As QueueDequeueManyV2; of a closed queue what is left, if anything is."""
 

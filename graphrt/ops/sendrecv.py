@@ -1,4 +1,5 @@
-"""The nodes at the cuts between partitions. The runtime's starters carry them out; they have no kernel of their own."""
+"""The nodes at the cuts between partitions. The runtime's starters carry them out; they have no kernel of
+their own."""
 
 from __future__ import annotations
 

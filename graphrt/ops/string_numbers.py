@@ -487,6 +487,9 @@ class ParseTensor:
         return to_array(proto)
 
     samples = [
-        sample(Later(lambda: scalar_text(to_proto(np.array([[1, 2]], np.int32)).SerializeToString())), out_type="int32"),
+        sample(
+            Later(lambda: scalar_text(to_proto(np.array([[1, 2]], np.int32)).SerializeToString())),
+            out_type="int32",
+        ),
         sample(Later(lambda: scalar_text(to_proto(text("a", "bc")).SerializeToString())), out_type="string"),
     ]

@@ -1,8 +1,9 @@
 """Arenas: the buffers of a segment, planned by liveness.
 
-`plan_buffers` gives each value that may live in one an offset-free slot of a size, reused once its alias class is dead in
-the order of the segment. `ArenaPool` hands a whole set of buffers to one run at a time. `RecyclingPool` makes the arrays
-that leave a plan: a block is free again when nobody refers to it, so large results do not touch fresh pages.
+`plan_buffers` gives each value that may live in one an offset-free slot of a size, reused once its alias
+class is dead in the order of the segment. `ArenaPool` hands a whole set of buffers to one run at a time.
+`RecyclingPool` makes the arrays that leave a plan: a block is free again when nobody refers to it, so large
+results do not touch fresh pages.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ RECYCLED_FROM = 1 << 18
 
 @dataclass
 class BufferPlan:
-    """Slots of an arena: `sizes` in bytes; `views` says, for each buffer of the code, its slot, shape and dtype."""
+    """Slots of an arena: `sizes` in bytes; `views` says, for each buffer of the code, its slot, shape and
+    dtype."""
 
     sizes: list[int] = field(default_factory=list)
     views: list[tuple[int, tuple[int, ...], np.dtype]] = field(default_factory=list)
@@ -39,8 +41,13 @@ class BufferPlan:
         return sum(self.sizes)
 
 
-def plan_buffers(nodes: list[Node], shapes: dict[Value, tuple[int, ...] | None], escaping: set[Value],
-                 ownership: Ownership, ready: set[Node]) -> BufferPlan:
+def plan_buffers(
+    nodes: list[Node],
+    shapes: dict[Value, tuple[int, ...] | None],
+    escaping: set[Value],
+    ownership: Ownership,
+    ready: set[Node],
+) -> BufferPlan:
     """Slots for the outputs of `nodes` (in order) that are of known shape, fresh and do not escape.
 
     Args:
@@ -61,7 +68,8 @@ def plan_buffers(nodes: list[Node], shapes: dict[Value, tuple[int, ...] | None],
     ending: dict[int, list[int]] = {}
     slot_of_root: dict[Value, int] = {}
     for i, node in enumerate(nodes):
-        # A slot is free after the node that uses it last, not at it: its kernel may write `out` before it has read.
+        # A slot is free after the node that uses it last, not at it: its kernel may write `out` before it
+        # has read.
         for slot in ending.pop(i - 1, ()):
             free.setdefault(plan.sizes[slot], []).append(slot)
         if node not in ready or len(node.dtypes) != 1:
@@ -69,7 +77,13 @@ def plan_buffers(nodes: list[Node], shapes: dict[Value, tuple[int, ...] | None],
         value: Value = (node, 0)
         root = ownership.root(value)
         shape = shapes.get(value)
-        if shape is None or root in escaped or not ownership.is_fresh(value) or root != value or node.dtypes[0].is_object:
+        if (
+            shape is None
+            or root in escaped
+            or not ownership.is_fresh(value)
+            or root != value
+            or node.dtypes[0].is_object
+        ):
             continue
         dtype = node.dtypes[0].np
         nbytes = _rounded(math.prod(shape) * dtype.itemsize)
@@ -95,15 +109,23 @@ def plan_buffers(nodes: list[Node], shapes: dict[Value, tuple[int, ...] | None],
 
 
 def _rounded(nbytes: int) -> int:
-    """Sizes are rounded up so that similar ones share slots: to 64 bytes, above 4 KB to an eighth of a power of two."""
+    """Sizes are rounded up so that similar ones share slots: to 64 bytes, above 4 KB to an eighth of a power
+    of two."""
     if nbytes <= 4096:
         return max(64, -(-nbytes // 64) * 64)
     step = 1 << (nbytes.bit_length() - 4)
     return -(-nbytes // step) * step
 
 
-def _in_place(node: Node, i: int, shape: tuple[int, ...], shapes: dict[Value, Any], ownership: Ownership,
-              slot_of_root: dict[Value, int], last_use: dict[Value, int]) -> int | None:
+def _in_place(
+    node: Node,
+    i: int,
+    shape: tuple[int, ...],
+    shapes: dict[Value, Any],
+    ownership: Ownership,
+    slot_of_root: dict[Value, int],
+    last_use: dict[Value, int],
+) -> int | None:
     for position in node.op_def.overwrites:
         if position >= len(node.inputs):
             continue
@@ -115,7 +137,9 @@ def _in_place(node: Node, i: int, shape: tuple[int, ...], shapes: dict[Value, An
         if edge[0].dtypes[edge[1]].np != node.dtypes[0].np:
             continue
         # Another input that shares the memory under another view must not be overwritten.
-        others = [e for p, e in enumerate(node.inputs) if p != position and ownership.root(e) == root and e != edge]
+        others = [
+            e for p, e in enumerate(node.inputs) if p != position and ownership.root(e) == root and e != edge
+        ]
         if not others:
             return slot
     return None
@@ -134,7 +158,7 @@ class ArenaPool:
             return self._idle.pop()
         except IndexError:
             slots = [np.empty(n + 64, np.uint8) for n in self.plan.sizes]
-            aligned = [s[(-s.ctypes.data) % 64:] for s in slots]
+            aligned = [s[(-s.ctypes.data) % 64 :] for s in slots]
             made = []
             for slot, shape, dtype in self.plan.views:
                 nbytes = math.prod(shape) * dtype.itemsize

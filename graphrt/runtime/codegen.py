@@ -1,4 +1,5 @@
-"""Writes the Python that a segment is: one line a node, kernels and constants bound as globals, guards as `if` blocks.
+"""Writes the Python that a segment is: one line a node, kernels and constants bound as globals, guards as
+`if` blocks.
 
     def segment(step, r, a, A0, A1):
         b0, b1, b2, = a
@@ -9,9 +10,9 @@
             t8 = k8(t5, None)
         return t5.copy(), t9
 
-A0 is feed 0, c a constant, v a variable, b a buffer of the arena (None where nothing is planned), r the values that cross
-segments. One line is one node, so a traceback's line number says which node failed, at no cost while nothing does.
-`graphrt explain --plan` prints this text.
+A0 is feed 0, c a constant, v a variable, b a buffer of the arena (None where nothing is planned), r the
+values that cross segments. One line is one node, so a traceback's line number says which node failed, at no
+cost while nothing does. `graphrt explain --plan` prints this text.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from graphrt.runtime.guards import ALWAYS, IMPOSSIBLE, MERGES, SWITCHES, Guard
 from graphrt.runtime.ownership import Value
 from graphrt.runtime.schedule import waits
 
-PASSED_THROUGH = frozenset(("Identity", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "Snapshot",
-                            "IdentityN"))
+PASSED_THROUGH = frozenset(
+    ("Identity", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "Snapshot", "IdentityN")
+)
 _NOTHING = frozenset(("NoOp", "ControlTrigger"))
-# Nodes between two looks at the cancel flag; this many bytes of a node's output count as another node, as many nodes as the
-# last figure does an output of unknown size.
+# Nodes between two looks at the cancel flag; this many bytes of a node's output count as another node, as
+# many nodes as the last figure does an output of unknown size.
 _POLL_EVERY = 32
 _POLL_BYTES = 1 << 18
 _POLL_UNKNOWN = 8
@@ -154,7 +156,9 @@ class _Writer:
             self.lines.append(("", f"{name} = False", None))
             return name
         terms = []
-        for literal in sorted(guard, key=lambda item: (self.layout.number[item.node], item.index, item.positive)):
+        for literal in sorted(
+            guard, key=lambda item: (self.layout.number[item.node], item.index, item.positive)
+        ):
             if literal.kind == "recv":
                 terms.append(f"{self.value((literal.node, 0))} is not DEAD")
             elif literal.kind == "merge":
@@ -251,7 +255,11 @@ class _Writer:
             self.lines.append((name, "x = clock()", node))
         self.lines.append((name, text, node))
         if self.traced:
-            shown = f"t{n}" if count == 1 else f"({', '.join(f't{n}_{i}' for i in range(count))}{',' if count else ''})"
+            shown = (
+                f"t{n}"
+                if count == 1
+                else f"({', '.join(f't{n}_{i}' for i in range(count))}{',' if count else ''})"
+            )
             self.lines.append((name, f"step.trace(n{n}, x, clock(), {shown})", node))
         for i in range(count):
             self.keep(node, i, guard)
@@ -266,8 +274,8 @@ class _Writer:
         return "None"
 
     def is_released(self, node: Node, index: int) -> bool:
-        """True for what is worth letting go after its last use: memory that is not the arena's, and snapshots, without which
-        an update need not copy its variable."""
+        """True for what is worth letting go after its last use: memory that is not the arena's, and
+        snapshots, without which an update need not copy its variable."""
         if (node, index) in self.special.buffers.of_value or node.dtypes[index].is_ref:
             return False
         n = node.shapes[index].num_elements()
@@ -359,7 +367,12 @@ class _Writer:
             lines.append(f"    {used.rstrip()} = a")
         by_line: dict[int, Node] = {}
         open_guard = ""
-        last = {name: i for i, (_, text, _) in enumerate(self.lines) for name in _TEMPORARY.findall(text) if name in self.released}
+        last = {
+            name: i
+            for i, (_, text, _) in enumerate(self.lines)
+            for name in _TEMPORARY.findall(text)
+            if name in self.released
+        }
         ending: dict[int, str] = {}
         for name, i in last.items():
             if not self.lines[i][1].startswith("return"):
@@ -378,7 +391,9 @@ class _Writer:
         return "\n".join(lines) + "\n", by_line
 
 
-def write_segment(layout: Layout, nodes: list[Node], name: str, special: Special | None = None, traced: bool = False) -> SegmentCode:
+def write_segment(
+    layout: Layout, nodes: list[Node], name: str, special: Special | None = None, traced: bool = False
+) -> SegmentCode:
     """Compile one segment; for one shape signature where `special` is given.
 
     Args:
@@ -404,8 +419,13 @@ def write_segment(layout: Layout, nodes: list[Node], name: str, special: Special
 
 def _dead_fetch(node: Node) -> None:
     source, index = node.inputs[0]
-    raise InvalidArgumentError(None, None, f"Retval[{node.attrs['index']}] does not have value: the fetched tensor "
-                               f"'{source.name}:{index}' is behind a branch that was not taken. Fetch the result of tf.cond instead")
+    raise InvalidArgumentError(
+        None,
+        None,
+        f"Retval[{node.attrs['index']}] does not have value: the fetched tensor "
+        f"'{source.name}:{index}' is behind a branch that was not taken. Fetch the "
+        "result of tf.cond instead",
+    )
 
 
 def _copy(value: Any) -> Any:
@@ -422,16 +442,28 @@ def _whole(value: Any) -> Any:
 
 def _scalar(value: Any, name: str) -> Any:
     if value.ndim:
-        raise InvalidArgumentError(None, None, f"a condition must be a scalar, and '{name}' is of shape {list(value.shape)}: "
-                                   "tf.reduce_all or tf.reduce_any makes it one")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"a condition must be a scalar, and '{name}' is of shape {list(value.shape)}: "
+            "tf.reduce_all or tf.reduce_any makes it one",
+        )
     return value
 
 
 def base_scope() -> dict[str, Any]:
     """The names that every generated segment knows."""
     zero_d = [np.array(i, np.int32) for i in range(64)]
-    return {"DEAD": DEAD, "dead_fetch": _dead_fetch, "copy": _copy, "whole": _whole, "scalar": _scalar, "zero_d": zero_d, "clock": perf_counter_ns,
-            "step_run_fetch": _store_fetch}
+    return {
+        "DEAD": DEAD,
+        "dead_fetch": _dead_fetch,
+        "copy": _copy,
+        "whole": _whole,
+        "scalar": _scalar,
+        "zero_d": zero_d,
+        "clock": perf_counter_ns,
+        "step_run_fetch": _store_fetch,
+    }
 
 
 def _store_fetch(r: list[Any], index: int, value: Any) -> None:

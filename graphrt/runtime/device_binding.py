@@ -1,4 +1,5 @@
-"""Kernels on a device with memory of its own: host arguments and results are copied where a kernel wants them elsewhere."""
+"""Kernels on a device with memory of its own: host arguments and results are copied where a kernel wants
+them elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from graphrt.runtime.devices import host_arguments
 
 
 def bind_for_accelerator(plan: Any, number: dict[Node, int], scope: dict[str, Any]) -> None:
-    """Wrap the kernels of a plan so that each gets its inputs in the memory that it reads, and values of both memories can
-    be told apart by where they are."""
+    """Wrap the kernels of a plan so that each gets its inputs in the memory that it reads, and values of
+    both memories can be told apart by where they are."""
     device = plan.device
     for node in plan.nodes:
         key = f"k{number[node]}"
@@ -25,7 +26,9 @@ def _placed(kernel: Callable[..., Any], node: Node, device: Any) -> Callable[...
     op_def = node.op_def
     count = len(node.inputs)
     host_in = set(host_arguments(op_def.host_inputs, op_def, count))
-    wants_host = [i in host_in or node.input_dtypes[i].is_object or node.input_dtypes[i].is_ref for i in range(count)]
+    wants_host = [
+        i in host_in or node.input_dtypes[i].is_object or node.input_dtypes[i].is_ref for i in range(count)
+    ]
     host_out = set(host_arguments(op_def.host_outputs, op_def, len(node.dtypes)))
     del host_out  # a kernel's host outputs are NumPy arrays already
     to_host, from_host = device.to_host, device.from_host

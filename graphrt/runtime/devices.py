@@ -1,8 +1,10 @@
 """Devices: where kernels run and which memory they see.
 
-    CPU:i   NumPy.
-    GPU:i   CuPy, where it is installed and finds a device; or, with GRAPHRT_SIM_GPUS=n, NumPy behind a separate memory
-            space that refuses host arrays (`sim_gpu.py`), so placement, copies and multi-GPU programs run anywhere.
+CPU:i   NumPy.
+GPU:i   CuPy, where it is installed and finds a device; or, with GRAPHRT_SIM_GPUS=n, NumPy behind a
+separate memory
+        space that refuses host arrays (`sim_gpu.py`), so placement, copies and multi-GPU programs run
+        anywhere.
 """
 
 from __future__ import annotations
@@ -67,16 +69,20 @@ class AcceleratorDevice(Device):
 
 
 def host_arguments(fact: Any, op_def: OpDef, count: int) -> tuple[int, ...]:
-    """The flat positions that a `host_inputs` or `host_outputs` fact names, of `count`; negative ones count from the end."""
+    """The flat positions that a `host_inputs` or `host_outputs` fact names, of `count`; negative ones count
+    from the end."""
     return tuple(range(count)) if fact == ALL else tuple([p % count for p in fact])
 
 
-def make_devices(prefix: str = "/job:localhost/replica:0/task:0", cpus: int = 1, gpus: int | None = None) -> list[Device]:
+def make_devices(
+    prefix: str = "/job:localhost/replica:0/task:0", cpus: int = 1, gpus: int | None = None
+) -> list[Device]:
     """The devices of a task: `cpus` CPU devices, and `gpus` GPUs (all that there are where None)."""
     made: list[Device] = [Device(f"{prefix}/device:CPU:{i}", i) for i in range(max(cpus, 1))]
     simulated = int(os.environ.get("GRAPHRT_SIM_GPUS", "0") or 0)
     if simulated:
         from graphrt.runtime.sim_gpu import SimulatedGpu
+
         n = simulated if gpus is None else min(gpus, simulated)
         made += [SimulatedGpu(f"{prefix}/device:GPU:{i}", i) for i in range(n)]
     elif gpus is None or gpus > 0:
@@ -86,8 +92,10 @@ def make_devices(prefix: str = "/job:localhost/replica:0/task:0", cpus: int = 1,
 
 def _cupy_devices(prefix: str, wanted: int | None) -> list[Device]:
     import importlib.util
+
     if importlib.util.find_spec("cupy") is None:
         return []
     from graphrt.runtime.gpu import CupyGpu, device_count
+
     n = device_count()
     return [CupyGpu(f"{prefix}/device:GPU:{i}", i) for i in range(n if wanted is None else min(n, wanted))]

@@ -1,6 +1,7 @@
 """Threads for work that blocks (user code, files): as many as block at once, kept a while for the next.
 
-They are daemons and hold no lock while they wait, so work that never returns keeps neither a step nor the process from ending.
+They are daemons and hold no lock while they wait, so work that never returns keeps neither a step nor the
+process from ending.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kernels divide by zero and overflow as IEEE says, without NumPy's warnings: as TensorFlow does.
 
-`np.errstate` costs 1.3 us a use, most of it to build what it sets; NumPy keeps that in a context variable, which takes a state
-made once. Where a NumPy version has it elsewhere, `np.errstate` serves.
+`np.errstate` costs 1.3 us a use, most of it to build what it sets; NumPy keeps that in a context variable,
+which takes a state made once. Where a NumPy version has it elsewhere, `np.errstate` serves.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from graphrt.runtime.devices import AcceleratorDevice
 def device_count() -> int:
     """GPUs that CuPy sees; 0 where there is no driver."""
     import cupy
+
     try:
         return int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError:
@@ -23,14 +24,21 @@ class CupyGpu(AcceleratorDevice):
 
     def __init__(self, name: str, index: int) -> None:
         import cupy
+
         self._cupy, self._cuda = cupy, cupy.cuda.Device(index)
         super().__init__(name, index, int(self._cuda.mem_info[1]))
         self.xp = cupy
         properties = cupy.cuda.runtime.getDeviceProperties(index)
-        self.description = f"{properties['name'].decode()}, compute capability {properties['major']}.{properties['minor']}"
+        self.description = (
+            f"{properties['name'].decode()}, compute capability {properties['major']}.{properties['minor']}"
+        )
 
     def from_host(self, array: Any) -> Any:
-        if isinstance(array, self._cupy.ndarray) or not isinstance(array, (np.ndarray, np.generic)) or array.dtype.hasobject:
+        if (
+            isinstance(array, self._cupy.ndarray)
+            or not isinstance(array, (np.ndarray, np.generic))
+            or array.dtype.hasobject
+        ):
             return array
         with self._cuda:
             return self._cupy.asarray(array)

@@ -1,8 +1,9 @@
 """Guards: under which outcomes of Switches a node is alive.
 
-A guard is a conjunction of literals, a literal one boolean known while the step runs: a Switch's predicate (or its
-opposite), whether a received tensor is alive, whether any input of a Merge is. Nodes behind a Switch inherit its literal; a
-Merge over a predicate and its opposite drops it. The empty guard is always alive; IMPOSSIBLE never.
+A guard is a conjunction of literals, a literal one boolean known while the step runs: a Switch's predicate
+(or its opposite), whether a received tensor is alive, whether any input of a Merge is. Nodes behind a Switch
+inherit its literal; a Merge over a predicate and its opposite drops it. The empty guard is always alive;
+IMPOSSIBLE never.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from graphrt.compiler.step_graph import Node
 
 
 class Literal(NamedTuple):
-    """`kind` pred: output `index` of `node` is true; recv: what `node` received is alive; merge: an input of `node` is."""
+    """`kind` pred: output `index` of `node` is true; recv: what `node` received is alive; merge: an input of
+    `node` is."""
 
     kind: str
     node: Node
@@ -45,7 +47,8 @@ def both(a: Guard, b: Guard) -> Guard:
 
 
 def either(inputs: list[Guard], merge: Node) -> Guard:
-    """Alive where any of a Merge's inputs is: exact for a branch and its opposite, else a literal of its own."""
+    """Alive where any of a Merge's inputs is: exact for a branch and its opposite, else a literal of its
+    own."""
     alive = [g for g in dict.fromkeys(inputs) if g is not IMPOSSIBLE]
     if not alive:
         return IMPOSSIBLE
@@ -61,7 +64,8 @@ def either(inputs: list[Guard], merge: Node) -> Guard:
 
 
 def _decided_by(predicate: tuple[Node, int]) -> tuple[Node, int]:
-    """Where a predicate's value comes from: Identities and Switches pass it on, so predicates that are one are known as one."""
+    """Where a predicate's value comes from: Identities and Switches pass it on, so predicates that are one
+    are known as one."""
     source, index = predicate
     while source.type in ("Identity", "Switch"):
         before, at = source.inputs[0]
@@ -71,8 +75,11 @@ def _decided_by(predicate: tuple[Node, int]) -> tuple[Node, int]:
     return source, index
 
 
-def output_guards(nodes: list[Node], recv_may_be_dead: bool = True) -> tuple[dict[Node, Guard], dict[tuple[Node, int], Guard]]:
-    """The guard of each node, and of outputs where it differs from their node's (a Switch's). Nodes come in order."""
+def output_guards(
+    nodes: list[Node], recv_may_be_dead: bool = True
+) -> tuple[dict[Node, Guard], dict[tuple[Node, int], Guard]]:
+    """The guard of each node, and of outputs where it differs from their node's (a Switch's). Nodes come in
+    order."""
     of_node: dict[Node, Guard] = {}
     of_output: dict[tuple[Node, int], Guard] = {}
     for node in nodes:

@@ -1,7 +1,8 @@
 """Views of a ref variable's live memory: later updates show in them only where they do in TensorFlow.
 
-There, reshapes of a reference's memory share it, and so do slices of its first axis if they and all rows begin on
-boundaries of 64 bytes; the rest (transposes, other slices, reversals) are copies made when the op runs.
+There, reshapes of a reference's memory share it, and so do slices of its first axis if they and all rows
+begin on boundaries of 64 bytes; the rest (transposes, other slices, reversals) are copies made when the op
+runs.
 """
 
 from __future__ import annotations

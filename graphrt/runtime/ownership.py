@@ -1,8 +1,8 @@
 """Who owns a value's memory: what may be a buffer of the arena, what must be copied before it leaves a plan.
 
-Values that may share memory (views, identities, branches' merges) are one class. A class whose memory a kernel of this run
-made, and that does not leave the segment, may live in the arena; a fetch of one that a variable, a feed or a constant
-shares is a copy, since a fetched array belongs to the caller for ever.
+Values that may share memory (views, identities, branches' merges) are one class. A class whose memory a
+kernel of this run made, and that does not leave the segment, may live in the arena; a fetch of one that a
+variable, a feed or a constant shares is a copy, since a fetched array belongs to the caller for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ class Ownership:
       is_fresh: class root -> its memory was made by kernels of this run.
     """
 
-    def __init__(self, nodes: list[Node], hoisted: set[Node], elided: frozenset[Node] | set[Node] = frozenset()) -> None:
+    def __init__(
+        self, nodes: list[Node], hoisted: set[Node], elided: frozenset[Node] | set[Node] = frozenset()
+    ) -> None:
         self._parent: dict[Value, Value] = {}
         self._shared: set[Value] = set()
         parent = self._parent
@@ -47,8 +49,15 @@ class Ownership:
             else:
                 for i in range(count):
                     parent[node, i] = (node, i)
-                    if (node in hoisted or node.type == "_Arg" or waits(node) or node.dtypes[i].is_ref
-                            or node.type in ("ReadVariableOp", "_ReadVariablesOp") or op_def.stateful and op_def.keeps_inputs):
+                    if (
+                        node in hoisted
+                        or node.type == "_Arg"
+                        or waits(node)
+                        or node.dtypes[i].is_ref
+                        or node.type in ("ReadVariableOp", "_ReadVariablesOp")
+                        or op_def.stateful
+                        and op_def.keeps_inputs
+                    ):
                         self._shared.add((node, i))
         # Classes of which one member is shared are shared whole.
         self._shared = {self.root(v) for v in self._shared}
@@ -75,5 +84,6 @@ class Ownership:
             self._parent[b] = a
 
     def is_fresh(self, value: Value) -> bool:
-        """True where a kernel of this run made the memory, and no variable, feed, constant or other plan shares it."""
+        """True where a kernel of this run made the memory, and no variable, feed, constant or other plan
+        shares it."""
         return self.root(value) not in self._shared

@@ -1,8 +1,9 @@
 """Plan: a registered partition, ready to run.
 
-Building it orders and cuts the nodes, binds kernels and constants once, and compiles each segment. A segment runs unplanned
-the first time a shape signature is seen; from the second on, with an arena (buffers by liveness) made for that signature.
-A plan owns no buffers, so any number of threads and masters run it at once.
+Building it orders and cuts the nodes, binds kernels and constants once, and compiles each segment. A segment
+runs unplanned the first time a shape signature is seen; from the second on, with an arena (buffers by
+liveness) made for that signature. A plan owns no buffers, so any number of threads and masters run it at
+once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from graphrt.core.registry import KernelContext
 from graphrt.core.shapes import TensorShape
 from graphrt.runtime import specialize
 from graphrt.runtime.arena import RECYCLED_FROM, ArenaPool, plan_buffers
-from graphrt.runtime.codegen import DEAD, PASSED_THROUGH, Layout, SegmentCode, Special, base_scope, write_segment
+from graphrt.runtime.codegen import (
+    DEAD,
+    PASSED_THROUGH,
+    Layout,
+    SegmentCode,
+    Special,
+    base_scope,
+    write_segment,
+)
 from graphrt.runtime.device_binding import bind_for_accelerator
 from graphrt.runtime.float_errors import loud, quiet
 from graphrt.runtime.guards import MERGES, SWITCHES, output_guards
@@ -44,7 +53,8 @@ class Segment:
     """Straight-line code between waits.
 
     Attributes:
-      nodes: in order; awaits: waiting nodes whose outputs it takes; after: segments (by index) that come before it.
+      nodes: in order; awaits: waiting nodes whose outputs it takes; after: segments (by index) that come
+      before it.
       dynamic: inputs whose shape a step decides, in order.
     """
 
@@ -63,7 +73,8 @@ class Plan:
     """A partition bound to a worker session.
 
     Args:
-      is_alone: the step has no other partition: where nothing waits, it is one function from feeds to fetches.
+      is_alone: the step has no other partition: where nothing waits, it is one function from feeds to
+      fetches.
 
     Attributes:
       device: the Device that it runs on.
@@ -80,7 +91,9 @@ class Plan:
         nodes = order(partition.graph.nodes)
         looped = next((n for n in nodes if n.type in _LOOPS), None)
         if looped is not None:
-            raise describe(UnimplementedError(None, None, "while loops are not supported yet"), looped, partition.device)
+            raise describe(
+                UnimplementedError(None, None, "while loops are not supported yet"), looped, partition.device
+            )
         self.nodes = nodes
         self.hoisted: dict[Node, Any] = {}
         self.contexts: dict[Node, KernelContext] = {}
@@ -100,14 +113,25 @@ class Plan:
         self.arg_count = max((n.attrs["index"] for n in self.args), default=-1) + 1
         self.retval_count = max((n.attrs["index"] for n in self.retvals), default=-1) + 1
         self.ownership = Ownership(nodes, set(self.hoisted))
-        self.layout = Layout(number, {}, guards, of_output, scope, set(self.hoisted), self.is_immediate,
-                             self._copied(), self.arg_count, self.retval_count)
+        self.layout = Layout(
+            number,
+            {},
+            guards,
+            of_output,
+            scope,
+            set(self.hoisted),
+            self.is_immediate,
+            self._copied(),
+            self.arg_count,
+            self.retval_count,
+        )
         if not self.is_immediate:
             self._assign_slots()
         for node in self.retvals:
             scope[f"n{number[node]}"] = node
         if self.waiting or any(n.type in ("_Send", "_HostSend") for n in nodes):
             from graphrt.runtime.starters import bind_starters
+
             bind_starters(self, scope, number)
         for segment in self.segments:
             self._find_dynamic(segment)
@@ -115,24 +139,42 @@ class Plan:
         self.slot_count = len(self.layout.slots)
         self._reshapes = resources.reshapes
 
-    # -- building ----------------------------------------------------------------------------------------------
+    # -- building
+    # ----------------------------------------------------------------------------------------------
 
     def _bind(self, nodes: list[Node], number: dict[Node, int], scope: dict[str, Any], guards: Any) -> None:
         """Hoist what is the same in every step, bind every kernel."""
         device, session = self.device, self.session
-        live = {n for n, variables in read_variables(nodes).items() if any(v.type != "VarHandleOp" for v in variables)}
+        live = {
+            n
+            for n, variables in read_variables(nodes).items()
+            if any(v.type != "VarHandleOp" for v in variables)
+        }
         for node in nodes:
             op_def = node.op_def
             if node.type in ("_Arg", "_Retval", "NoOp") or node.type in SWITCHES or node.type in MERGES:
                 continue
             context = self.contexts[node] = KernelContext(
-                node.name, node.type, node.attrs, node.input_dtypes, node.dtypes, node.shapes, device.xp, device, session,
-                node)
+                node.name,
+                node.type,
+                node.attrs,
+                node.input_dtypes,
+                node.dtypes,
+                node.shapes,
+                device.xp,
+                device,
+                session,
+                node,
+            )
             try:
                 if op_def.has_hoist:
                     # A ref variable's node gives its state, which reads go through; a constant its array.
                     self.hoisted[node] = scope[f"c{number[node]}"] = op_def.impl.hoist(context)
-                elif not waits(node) and node.type not in PASSED_THROUGH and node.type not in ("_Send", "_HostSend"):
+                elif (
+                    not waits(node)
+                    and node.type not in PASSED_THROUGH
+                    and node.type not in ("_Send", "_HostSend")
+                ):
                     kernel = bound_kernel(op_def, context)
                     scope[f"k{number[node]}"] = viewing(kernel) if node in live and op_def.aliases else kernel
             except Exception as error:
@@ -155,7 +197,9 @@ class Plan:
             if node.op_def.keeps_inputs and node.type != "_Retval":
                 for edge in node.inputs:
                     root = self.ownership.root(edge)
-                    copied.update(r.attrs["index"] for r in self.retvals if self.ownership.root(r.inputs[0]) == root)
+                    copied.update(
+                        r.attrs["index"] for r in self.retvals if self.ownership.root(r.inputs[0]) == root
+                    )
         return copied
 
     def _assign_slots(self) -> None:
@@ -185,7 +229,11 @@ class Plan:
                 guards += [self.layout.output_guards.get(e, self.layout.guards[e[0]]) for e in node.inputs]
             for guard in guards:
                 for literal in guard:
-                    if literal.node is None or literal.node in self.hoisted or segment_of[literal.node] == here:
+                    if (
+                        literal.node is None
+                        or literal.node in self.hoisted
+                        or segment_of[literal.node] == here
+                    ):
                         continue
                     need((literal.node, -1 if literal.kind == "merge" else literal.index))
 
@@ -197,12 +245,18 @@ class Plan:
         found: dict[Value, None] = {}
         for node in segment.nodes:
             for edge in node.inputs:
-                if edge[0] not in inside and edge[0] not in self.hoisted or waits(edge[0]) or edge[0].type == "_Arg":
+                if (
+                    edge[0] not in inside
+                    and edge[0] not in self.hoisted
+                    or waits(edge[0])
+                    or edge[0].type == "_Arg"
+                ):
                     if not edge[0].dtypes[edge[1]].is_object and not edge[0].dtypes[edge[1]].is_ref:
                         found[edge] = None
         segment.dynamic = list(found)
 
-    # -- running -----------------------------------------------------------------------------------------------
+    # -- running
+    # -----------------------------------------------------------------------------------------------
 
     def run_immediate(self, step: Any, feeds: Any) -> tuple[Any, ...]:
         """The fetches of a step of one call. `feeds` are arrays by argument index.
@@ -270,7 +324,8 @@ class Plan:
             segment.traced = write_segment(self.layout, segment.nodes, self.name + " traced", traced=True)
         return segment.traced
 
-    # -- specialising ------------------------------------------------------------------------------------------
+    # -- specialising
+    # ------------------------------------------------------------------------------------------
 
     def _worth_planning(self, segment: Segment, key: tuple[Any, ...]) -> bool:
         """True from the second sighting of a shape signature on."""
@@ -303,35 +358,66 @@ class Plan:
         nodes = [n for n in self.nodes if n in inside or n in self.hoisted]
         found, values = specialize.infer(nodes, given, self.hoisted)
         shapes: dict[Value, tuple[int, ...] | None] = {
-            v: s.sizes if s.is_fully_defined() else None for v, s in found.items()}  # type: ignore[misc]
+            v: s.sizes if s.is_fully_defined() else None for v, s in found.items()
+        }  # type: ignore[misc]
         special = Special()
         escaping = self._escaping(segment)
         self._fold_by_shape(segment, special, found, values, escaping)
-        ownership = Ownership(self.nodes, set(self.hoisted), special.elided) if special.elided else self.ownership
-        ready = {n for n in segment.nodes if n.op_def.writes_out and n not in self.hoisted and self.device.is_host
-                 and n not in special.skipped and n not in special.elided}
+        ownership = (
+            Ownership(self.nodes, set(self.hoisted), special.elided) if special.elided else self.ownership
+        )
+        ready = {
+            n
+            for n in segment.nodes
+            if n.op_def.writes_out
+            and n not in self.hoisted
+            and self.device.is_host
+            and n not in special.skipped
+            and n not in special.elided
+        }
         special.buffers = plan_buffers(segment.nodes, shapes, escaping, ownership, ready)
         for node in ready:
             shape = shapes.get((node, 0))
-            if (node, 0) in special.buffers.of_value or shape is None or len(node.dtypes) != 1 or node.dtypes[0].is_object:
+            if (
+                (node, 0) in special.buffers.of_value
+                or shape is None
+                or len(node.dtypes) != 1
+                or node.dtypes[0].is_object
+            ):
                 continue
             if not node.op_def.aliases and math.prod(shape) * node.dtypes[0].np.itemsize >= RECYCLED_FROM:
                 special.fresh[node, 0] = (shape, node.dtypes[0].np)
         return write_segment(self.layout, segment.nodes, self.name, special), ArenaPool(special.buffers)
 
-    def _fold_by_shape(self, segment: Segment, special: Special, shapes: dict[Value, TensorShape], values: dict[Value, np.ndarray],
-                       escaping: set[Value]) -> None:
-        """Find the nodes that this signature's shapes make constant, and those that they make pass their input on."""
+    def _fold_by_shape(
+        self,
+        segment: Segment,
+        special: Special,
+        shapes: dict[Value, TensorShape],
+        values: dict[Value, np.ndarray],
+        escaping: set[Value],
+    ) -> None:
+        """Find the nodes that this signature's shapes make constant, and those that they make pass their
+        input on."""
         if not self.device.is_host:
             return
         escaped = {self.ownership.root(v) for v in escaping}
         constants = dict(values)
         constants.update(((n, 0), v) for n, v in self.hoisted.items() if isinstance(v, np.ndarray))
         for node in segment.nodes:
-            if node in self.hoisted or node.op_def.stateful or not node.dtypes or node.type in FORWARDING or node.type == "_Arg":
+            if (
+                node in self.hoisted
+                or node.op_def.stateful
+                or not node.dtypes
+                or node.type in FORWARDING
+                or node.type == "_Arg"
+            ):
                 continue
             outputs = [(node, i) for i in range(len(node.dtypes))]
-            if any(v in self.layout.slots or self.ownership.root(v) in escaped or self._is_fetched(v) for v in outputs):
+            if any(
+                v in self.layout.slots or self.ownership.root(v) in escaped or self._is_fetched(v)
+                for v in outputs
+            ):
                 # What leaves the segment is made anew: its holder may change it.
                 if specialize.changes_nothing(node, shapes, values) and 0 in node.op_def.aliases:
                     special.elided.add(node)
@@ -343,9 +429,20 @@ class Plan:
                 if 0 in node.op_def.aliases or self.ownership.is_fresh(node.inputs[0]):
                     special.elided.add(node)
 
-    def _fold(self, node: Node, outputs: list[Value], shapes: dict[Value, TensorShape], constants: dict[Value, np.ndarray]) -> bool:
+    def _fold(
+        self,
+        node: Node,
+        outputs: list[Value],
+        shapes: dict[Value, TensorShape],
+        constants: dict[Value, np.ndarray],
+    ) -> bool:
         """Add a node's outputs to `constants` where its inputs are, and it is small and has no state."""
-        if node.op_def.unfoldable or waits(node) or not all(e in constants for e in node.inputs) or node not in self.contexts:
+        if (
+            node.op_def.unfoldable
+            or waits(node)
+            or not all(e in constants for e in node.inputs)
+            or node not in self.contexts
+        ):
             return False
         if not all((n := shapes[v].num_elements()) is not None and n <= _MOST_FOLDED for v in outputs):
             return False
@@ -376,7 +473,8 @@ class Plan:
         escaping.update((lit.node, lit.index) for guard in guards for lit in guard if lit.kind == "pred")
         return escaping
 
-    # -- looking -----------------------------------------------------------------------------------------------
+    # -- looking
+    # -----------------------------------------------------------------------------------------------
 
     def source(self) -> str:
         """The Python of its segments, as the next step of the last shape signature runs it."""

@@ -70,8 +70,13 @@ class PooledStep(Step):
       on_progress: called after each drain, where given (partial runs answer from it).
     """
 
-    def __init__(self, *args: Any, on_over: Callable[[PooledStep], None], on_progress: Callable[[], None] | None = None,
-                 **named: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        on_over: Callable[[PooledStep], None],
+        on_progress: Callable[[], None] | None = None,
+        **named: Any,
+    ) -> None:
         self._turn = threading.Lock()
         self._is_draining = False
         self._again = False

@@ -1,8 +1,8 @@
 """Rendezvous: where the tensors of one step meet their receivers.
 
-A send never blocks; a receive is a callback, called when the tensor is there; an abort hands every waiter, now and later, the
-first error. `RendezvousState` is the decision table as a pure machine (events in, instructions out); `Rendezvous` is
-that under a lock.
+A send never blocks; a receive is a callback, called when the tensor is there; an abort hands every waiter,
+now and later, the first error. `RendezvousState` is the decision table as a pure machine (events in,
+instructions out); `Rendezvous` is that under a lock.
 """
 
 from __future__ import annotations
@@ -117,9 +117,13 @@ def _carry_out(instructions: list[Deliver]) -> None:
         done(value, is_dead, error)
 
 
-def make_key(send_device: str, incarnation: int, recv_device: str, tensor_name: str, frame_iteration: str = "0:0") -> str:
+def make_key(
+    send_device: str, incarnation: int, recv_device: str, tensor_name: str, frame_iteration: str = "0:0"
+) -> str:
     """TensorFlow's key: the incarnation as 16 hexadecimal digits (of its unsigned form)."""
-    return f"{send_device};{incarnation & 0xFFFFFFFFFFFFFFFF:016x};{recv_device};{tensor_name};{frame_iteration}"
+    return (
+        f"{send_device};{incarnation & 0xFFFFFFFFFFFFFFFF:016x};{recv_device};{tensor_name};{frame_iteration}"
+    )
 
 
 class ParsedKey(NamedTuple):
@@ -133,8 +137,13 @@ class ParsedKey(NamedTuple):
 def parse_key(key: str) -> ParsedKey:
     """The parts of a key. Raises InvalidArgumentError where it is malformed."""
     from graphrt.core.errors import InvalidArgumentError
+
     parts = key.split(";")
     if len(parts) != 5 or len(parts[1]) != 16 or not all(c in "0123456789abcdef" for c in parts[1]):
-        raise InvalidArgumentError(None, None, f"malformed rendezvous key {key!r}: it is "
-                                   "send_device;16 hex digits;recv_device;tensor_name;frame:iteration")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"malformed rendezvous key {key!r}: it is "
+            "send_device;16 hex digits;recv_device;tensor_name;frame:iteration",
+        )
     return ParsedKey(parts[0], int(parts[1], 16), *parts[2:])

@@ -1,8 +1,9 @@
 """The order of a partition's nodes, and its segments.
 
-Nodes keep the program's order as far as their inputs allow; a node that updates a variable in place comes after every
-reader of that variable that does not wait for it. Nodes that wait (Recv, queue ops, blocking ops) cut the partition:
-a segment holds the nodes that await the same set of them, and runs when that set has arrived, so nothing in it blocks.
+Nodes keep the program's order as far as their inputs allow; a node that updates a variable in place comes
+after every reader of that variable that does not wait for it. Nodes that wait (Recv, queue ops, blocking
+ops) cut the partition: a segment holds the nodes that await the same set of them, and runs when that set has
+arrived, so nothing in it blocks.
 """
 
 from __future__ import annotations
@@ -13,8 +14,17 @@ from dataclasses import dataclass, field
 from graphrt.compiler.step_graph import Node, topological
 
 # Reads of a resource variable; other stateful ops on its handle write it.
-_READS = frozenset(("ReadVariableOp", "VarIsInitializedOp", "VariableShape", "ResourceGather", "ResourceGatherNd",
-                    "IsVariableInitialized", "_ReadVariablesOp"))
+_READS = frozenset(
+    (
+        "ReadVariableOp",
+        "VarIsInitializedOp",
+        "VariableShape",
+        "ResourceGather",
+        "ResourceGatherNd",
+        "IsVariableInitialized",
+        "_ReadVariablesOp",
+    )
+)
 _VARIABLES = frozenset(("VariableV2", "Variable", "VarHandleOp", "TemporaryVariable", "AutoReloadVariable"))
 
 
@@ -24,11 +34,15 @@ def waits(node: Node) -> bool:
 
 
 def variable_of(node: Node, position: int) -> Node | None:
-    """The variable (its handle's or reference's node) behind an input, through ops that pass references on."""
+    """The variable (its handle's or reference's node) behind an input, through ops that pass references
+    on."""
     source, _ = node.inputs[position]
     while source.type not in _VARIABLES:
-        passes = source.op_def.has_ref_output or source.type in ("Identity", "Switch", "Enter") and (
-            source.dtypes and (source.dtypes[0].is_ref or source.dtypes[0].name == "resource"))
+        passes = (
+            source.op_def.has_ref_output
+            or source.type in ("Identity", "Switch", "Enter")
+            and (source.dtypes and (source.dtypes[0].is_ref or source.dtypes[0].name == "resource"))
+        )
         if not passes or not source.inputs:
             return None
         source, _ = source.inputs[0]
@@ -39,7 +53,13 @@ def updated_variable(node: Node) -> Node | None:
     """The variable whose memory the node writes, or None."""
     if node.type in _READS or node.type in _VARIABLES or not node.inputs:
         return None
-    if node.op_def.has_ref_input and node.type not in ("RefSwitch", "RefMerge", "RefIdentity", "RefEnter", "RefExit"):
+    if node.op_def.has_ref_input and node.type not in (
+        "RefSwitch",
+        "RefMerge",
+        "RefIdentity",
+        "RefEnter",
+        "RefExit",
+    ):
         return variable_of(node, 0)
     if node.op_def.stateful and node.inputs[0][0].type == "VarHandleOp":
         return variable_of(node, 0)
@@ -63,14 +83,20 @@ def read_variables(nodes: list[Node]) -> dict[Node, set[Node]]:
             if variable is None:
                 continue
             reads.setdefault(node, set()).add(variable)
-            if position in node.op_def.aliases or node.type in ("ReadVariableOp", "Switch", "RefSwitch", "Merge"):
+            if position in node.op_def.aliases or node.type in (
+                "ReadVariableOp",
+                "Switch",
+                "RefSwitch",
+                "Merge",
+            ):
                 for i in range(len(node.dtypes)):
                     behind[node, i] = variable
     return reads
 
 
 def order(nodes: list[Node]) -> list[Node]:
-    """Inputs first, in the given order otherwise; in-place updates after the readers that they do not precede."""
+    """Inputs first, in the given order otherwise; in-place updates after the readers that they do not
+    precede."""
     nodes = topological(nodes)
     updates = {n: v for n in nodes if (v := updated_variable(n)) is not None}
     if not updates:
@@ -100,9 +126,11 @@ def order(nodes: list[Node]) -> list[Node]:
                 for variable in reads[node]:
                     pending_readers[variable] -= 1
         else:
-            # Every node that does not wait for an update has run: one whose variable has no readers to come is next.
+            # Every node that does not wait for an update has run: one whose variable has no readers to come
+            # is next.
             node = next((n for n in held if not pending_readers.get(updates[n], 0)), None) or min(
-                held, key=lambda n: (pending_readers[updates[n]], rank[n]))
+                held, key=lambda n: (pending_readers[updates[n]], rank[n])
+            )
             held.remove(node)
         ordered.append(node)
         for consumer in after[node]:
@@ -117,8 +145,8 @@ def order(nodes: list[Node]) -> list[Node]:
 
 @dataclass
 class SegmentNodes:
-    """The nodes of a segment in order; `awaits` the waiting nodes whose outputs they take, `after` the segments whose
-    values they take (by index)."""
+    """The nodes of a segment in order; `awaits` the waiting nodes whose outputs they take, `after` the
+    segments whose values they take (by index)."""
 
     nodes: list[Node]
     awaits: list[Node]
@@ -126,8 +154,8 @@ class SegmentNodes:
 
 
 def cut(nodes: list[Node]) -> list[SegmentNodes]:
-    """The segments of ordered nodes, each after those that it takes values from. A waiting node is in the segment that
-    starts it."""
+    """The segments of ordered nodes, each after those that it takes values from. A waiting node is in the
+    segment that starts it."""
     bit: dict[Node, int] = {}
     waiting: list[Node] = []
     mask_of: dict[Node, int] = {}

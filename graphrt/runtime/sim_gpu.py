@@ -1,7 +1,8 @@
 """Simulated GPUs: NumPy kernels behind a memory of their own.
 
-A device array is a `SimArray`; mixing one with a host array in any NumPy call raises, as a real GPU would fault, so wrong
-placement and missing copies show on a machine without a GPU. Results are NumPy's, bit for bit.
+A device array is a `SimArray`; mixing one with a host array in any NumPy call raises, as a real GPU would
+fault, so wrong placement and missing copies show on a machine without a GPU. Results are NumPy's, bit for
+bit.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def _enter(x: Any, name: str) -> Any:
     if isinstance(x, SimArray):
         return x.view(np.ndarray)
     if isinstance(x, np.ndarray) and x.ndim:
-        raise TypeError(f"{name}: a host array of shape {x.shape} met a device array: it was not copied to the device")
+        raise TypeError(
+            f"{name}: a host array of shape {x.shape} met a device array: it was not copied to the device"
+        )
     return x
 
 
@@ -60,6 +63,7 @@ def _leave(made: Any) -> Any:
 
 def _on_device(function: Any, name: str) -> Any:
     """A NumPy function whose arrays are the device's."""
+
     def on_device(*args: Any, out: Any = None, **named: Any) -> Any:
         plain = _strict(named, name)
         if out is not None:
@@ -77,18 +81,21 @@ class SimUfunc:
         self._ufunc, self.nin, self.nout = ufunc, ufunc.nin, ufunc.nout
         name = ufunc.__name__
         self.reduce, self.accumulate, self.reduceat, self.outer, self.at = (
-            _on_device(getattr(ufunc, m), f"{name}.{m}") for m in ("reduce", "accumulate", "reduceat", "outer", "at"))
+            _on_device(getattr(ufunc, m), f"{name}.{m}")
+            for m in ("reduce", "accumulate", "reduceat", "outer", "at")
+        )
         self._call = _on_device(ufunc, name)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if len(args) > self.nin:
             # A positional output.
-            return self._call(*args[:self.nin], out=args[self.nin], **named)
+            return self._call(*args[: self.nin], out=args[self.nin], **named)
         return self._call(*args, **named)
 
 
 class SimModule:
-    """The array module of a simulated GPU: NumPy's functions, results in device memory, host arrays refused."""
+    """The array module of a simulated GPU: NumPy's functions, results in device memory, host arrays
+    refused."""
 
     is_simulated = True
 
@@ -114,7 +121,10 @@ def _strict(value: Any, name: str) -> Any:
     if isinstance(value, SimArray):
         return value.view(np.ndarray)
     if isinstance(value, np.ndarray) and value.ndim and not value.dtype.hasobject:
-        raise TypeError(f"{name}: a host array of shape {value.shape} was given to a device kernel: it was not copied there")
+        raise TypeError(
+            f"{name}: a host array of shape {value.shape} was given to a device kernel: it was not copied "
+            "there"
+        )
     if type(value) in (list, tuple):
         return type(value)([_strict(v, name) for v in value])
     if type(value) is dict:
@@ -134,7 +144,11 @@ class SimulatedGpu(AcceleratorDevice):
         self.description = "simulated"
 
     def from_host(self, array: Any) -> Any:
-        if isinstance(array, SimArray) or not isinstance(array, (np.ndarray, np.generic)) or array.dtype.hasobject:
+        if (
+            isinstance(array, SimArray)
+            or not isinstance(array, (np.ndarray, np.generic))
+            or array.dtype.hasobject
+        ):
             return array
         return np.array(array).view(SimArray)
 

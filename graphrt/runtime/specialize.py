@@ -1,7 +1,7 @@
 """Shapes inside a plan for one shape signature: the shape rules, run on the shapes that a step brought.
 
-What a rule finds from shapes and constants alone is the same in every step of that signature, so its buffer can be planned;
-what depends on data stays unknown, and so does everything after it.
+What a rule finds from shapes and constants alone is the same in every step of that signature, so its buffer
+can be planned; what depends on data stays unknown, and so does everything after it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from graphrt.compiler.step_graph import Node
-from graphrt.core.constant_value import run_kernel
 from graphrt.core import resources
+from graphrt.core.constant_value import run_kernel
 from graphrt.core.registry import KernelContext
 from graphrt.core.resources import VariableState
 from graphrt.core.shapes import UNKNOWN, TensorShape
@@ -21,10 +21,44 @@ from graphrt.runtime.schedule import updated_variable
 
 _SHAPE_OPS = frozenset(("Shape", "ShapeN", "Size", "Rank"))
 # Small integer results of these are followed: shapes are computed with them.
-_FOLLOWED = frozenset(("Pack", "ConcatV2", "StridedSlice", "Cast", "Mul", "Add", "AddV2", "Sub", "FloorDiv", "Maximum", "Minimum",
-                       "Prod", "ConcatOffset", "BroadcastGradientArgs", "Reshape", "GatherV2", "ExpandDims", "Squeeze", "Range",
-                       "FloorMod", "DynamicStitch", "Fill", "Identity", "InvertPermutation", "Neg", "RealDiv", "Slice", "SelectV2",
-                       "Select", "Equal", "Tile", "Transpose", "Unpack", "BroadcastArgs"))
+_FOLLOWED = frozenset(
+    (
+        "Pack",
+        "ConcatV2",
+        "StridedSlice",
+        "Cast",
+        "Mul",
+        "Add",
+        "AddV2",
+        "Sub",
+        "FloorDiv",
+        "Maximum",
+        "Minimum",
+        "Prod",
+        "ConcatOffset",
+        "BroadcastGradientArgs",
+        "Reshape",
+        "GatherV2",
+        "ExpandDims",
+        "Squeeze",
+        "Range",
+        "FloorMod",
+        "DynamicStitch",
+        "Fill",
+        "Identity",
+        "InvertPermutation",
+        "Neg",
+        "RealDiv",
+        "Slice",
+        "SelectV2",
+        "Select",
+        "Equal",
+        "Tile",
+        "Transpose",
+        "Unpack",
+        "BroadcastArgs",
+    )
+)
 _LIMIT = 64
 
 
@@ -84,10 +118,11 @@ class NodeShapes:
         return UNKNOWN
 
 
-def infer(nodes: list[Node], given: dict[Value, TensorShape],
-          hoisted: dict[Node, Any]) -> tuple[dict[Value, TensorShape], dict[Value, np.ndarray]]:
-    """The shape of every value of ordered `nodes`, from the shapes of those that `given` holds; and the values that shapes
-    alone decide (sizes, axes to sum over), which the code then holds as constants."""
+def infer(
+    nodes: list[Node], given: dict[Value, TensorShape], hoisted: dict[Node, Any]
+) -> tuple[dict[Value, TensorShape], dict[Value, np.ndarray]]:
+    """The shape of every value of ordered `nodes`, from the shapes of those that `given` holds; and the
+    values that shapes alone decide (sizes, axes to sum over), which the code then holds as constants."""
     shapes = dict(given)
     values: dict[Value, np.ndarray] = {}
     context = NodeShapes(shapes, values)
@@ -114,7 +149,11 @@ def infer(nodes: list[Node], given: dict[Value, TensorShape],
             for i in range(count):
                 shapes[node, i] = UNKNOWN
             continue
-        if node.op_def.stateful and node.op_def.name not in ("ReadVariableOp",) and not _is_shape_stable(node):
+        if (
+            node.op_def.stateful
+            and node.op_def.name not in ("ReadVariableOp",)
+            and not _is_shape_stable(node)
+        ):
             for i in range(count):
                 shapes[node, i] = UNKNOWN
             continue
@@ -138,13 +177,17 @@ _SAME_SHAPE = frozenset(("Reshape", "Squeeze", "ExpandDims", "BroadcastTo", "Til
 
 
 def changes_nothing(node: Node, shapes: dict[Value, TensorShape], values: dict[Value, np.ndarray]) -> bool:
-    """True where, with these shapes, the node's output is its first input: a reduction over no axis, a reshape to the same
-    shape."""
+    """True where, with these shapes, the node's output is its first input: a reduction over no axis, a
+    reshape to the same shape."""
     if len(node.dtypes) != 1 or node.dtypes[0].is_ref or not node.inputs:
         return False
     source, index = node.inputs[0]
     before, after = shapes.get((source, index), UNKNOWN), shapes.get((node, 0), UNKNOWN)
-    if not before.is_fully_defined() or before.sizes != after.sizes or source.dtypes[index] is not node.dtypes[0]:
+    if (
+        not before.is_fully_defined()
+        or before.sizes != after.sizes
+        or source.dtypes[index] is not node.dtypes[0]
+    ):
         return False
     if node.type in _SAME_SHAPE:
         return True
@@ -155,14 +198,18 @@ def changes_nothing(node: Node, shapes: dict[Value, TensorShape], values: dict[V
 
 
 def _is_shape_stable(node: Node) -> bool:
-    """Stateful nodes whose output shape their inputs decide: random ops, and updates that return their variable."""
+    """Stateful nodes whose output shape their inputs decide: random ops, and updates that return their
+    variable."""
     return bool(node.inputs) and not any(d.name in ("resource", "variant") for d in node.input_dtypes)
 
 
 def _variables(nodes: list[Node], hoisted: dict[Node, Any]) -> dict[Node, TensorShape]:
     """The shapes that variables have now; unknown for those that one of the nodes may reshape."""
-    found = {n: TensorShape.of(state.array.shape) if state.array is not None else state.shape
-             for n, state in hoisted.items() if isinstance(state, VariableState)}
+    found = {
+        n: TensorShape.of(state.array.shape) if state.array is not None else state.shape
+        for n, state in hoisted.items()
+        if isinstance(state, VariableState)
+    }
     for node in nodes:
         if node.type in ("Assign", "AssignVariableOp") and not node.attrs["validate_shape"]:
             variable = updated_variable(node)
@@ -172,7 +219,9 @@ def _variables(nodes: list[Node], hoisted: dict[Node, Any]) -> dict[Node, Tensor
 
 
 def _forwarded(node: Node, shapes: dict[Value, TensorShape]) -> None:
-    found = [shapes.get(e, UNKNOWN) for e in (node.inputs[:1] if node.type.endswith("Switch") else node.inputs)]
+    found = [
+        shapes.get(e, UNKNOWN) for e in (node.inputs[:1] if node.type.endswith("Switch") else node.inputs)
+    ]
     same = found[0] if all(f.sizes == found[0].sizes for f in found) else UNKNOWN
     for i in range(len(node.dtypes)):
         shapes[node, i] = same
@@ -197,7 +246,9 @@ def _follow(node: Node, values: dict[Value, np.ndarray]) -> None:
     inputs = [values[e] for e in node.inputs]
     if any(v.size > _LIMIT for v in inputs):
         return
-    context = KernelContext(node.name, node.type, node.attrs, node.input_dtypes, node.dtypes, None, np, node=node)
+    context = KernelContext(
+        node.name, node.type, node.attrs, node.input_dtypes, node.dtypes, None, np, node=node
+    )
     try:
         made = run_kernel(node.op_def, context, inputs)
     except Exception:  # the step itself reports it

@@ -1,7 +1,7 @@
 """Starters: what generated code calls for nodes that send, receive, wait or block.
 
-`s5(step, r, *inputs)` begins node 5; its outputs arrive later through `run.arrived`. `d5(step, r)` is its counterpart on an
-untaken branch.
+`s5(step, r, *inputs)` begins node 5; its outputs arrive later through `run.arrived`. `d5(step, r)` is its
+counterpart on an untaken branch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def node_key(node: Node) -> str:
 
 def _send(node: Node, device: Any, is_live: bool) -> tuple[Callable[..., None], Callable[..., None]]:
     key = node_key(node)
-    # The live memory of a ref variable changes under the receiver: it gets the value of now. Other memories' is a copy.
+    # The live memory of a ref variable changes under the receiver: it gets the value of now. Other memories'
+    # is a copy.
     is_copied = is_live and device.is_host
     to_host = device.to_host
 

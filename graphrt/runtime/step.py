@@ -1,7 +1,8 @@
 """Step: one run of a set of plans.
 
-Segments that are ready queue up; `CallerStep` runs them on the thread that asked for the step, which otherwise waits,
-with a deadline that can say for what. The first error cancels everything: waiting nodes, receivers, and segments to come.
+Segments that are ready queue up; `CallerStep` runs them on the thread that asked for the step, which
+otherwise waits, with a deadline that can say for what. The first error cancels everything: waiting nodes,
+receivers, and segments to come.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class StepContext:
         raise self.error or CancelledError(None, None, "the step was cancelled")
 
     def on_cancel(self, callback: Callable[[OpError], None]) -> int:
-        """Call `callback(error)` once if the step is cancelled; returns a token for `forget`. At once if it was."""
+        """Call `callback(error)` once if the step is cancelled; returns a token for `forget`. At once if it
+        was."""
         with self._lock:
             if self.error is None:
                 self._next_token += 1
@@ -161,7 +163,14 @@ def _dependents(plan: Plan) -> tuple[list[list[int]], dict[Node, list[int]]]:
 class Step(StepContext):
     """A step over several plans, or over plans that wait. Subclasses say who runs ready segments."""
 
-    def __init__(self, plans: list[Plan], feeds: list[Any], step_id: int, rendezvous: Any = None, is_traced: bool = False) -> None:
+    def __init__(
+        self,
+        plans: list[Plan],
+        feeds: list[Any],
+        step_id: int,
+        rendezvous: Any = None,
+        is_traced: bool = False,
+    ) -> None:
         super().__init__(step_id, rendezvous if rendezvous is not None else Rendezvous(), is_traced)
         self._ready: deque[tuple[PlanRun, Segment]] = deque()
         self.runs = [PlanRun(p, self, feeds) for p in plans]
@@ -177,8 +186,8 @@ class Step(StepContext):
         self._wake()
 
     def release(self) -> None:
-        """Let go what a finished step held: its runs and their values refer to each other, and would stay until the garbage
-        collector came by."""
+        """Let go what a finished step held: its runs and their values refer to each other, and would stay
+        until the garbage collector came by."""
         for run in self.runs:
             run.r.clear()
         self.runs = []
@@ -224,7 +233,9 @@ class Step(StepContext):
     def deadline_error(self, waited: float) -> DeadlineExceededError:
         lines = self.awaited()
         things = f"{len(lines)} op{'s' if len(lines) != 1 else ''}" if lines else "its kernels"
-        return DeadlineExceededError(None, None, "\n".join([f"step waited {waited:.1f} s for {things}:", *lines]))
+        return DeadlineExceededError(
+            None, None, "\n".join([f"step waited {waited:.1f} s for {things}:", *lines])
+        )
 
 
 def _waits_for(node: Node) -> str:
@@ -273,5 +284,3 @@ class CallerStep(Step):
 
 class ImmediateStep(StepContext):
     """The context of a step that is one call."""
-
-

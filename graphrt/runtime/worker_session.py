@@ -1,5 +1,6 @@
-"""A worker session: the state that plans share. Variables, queues and tables are in containers, which sessions of one worker
-share unless isolated; the state of random ops is the session's own, by node name, so that streams go on across signatures."""
+"""A worker session: the state that plans share. Variables, queues and tables are in containers, which
+sessions of one worker share unless isolated; the state of random ops is the session's own, by node name, so
+that streams go on across signatures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What tasks print, a line at a time, each behind the name of its task."""
+"""What tasks print, a line at a time, each behind the name of its task.
+
+On a terminal, a line that a task draws over itself (it ends in a carriage return) stays at the bottom, one for each
+task, under what scrolls by. Elsewhere it is a line like others.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +13,76 @@ from typing import BinaryIO
 
 # A line that goes on for longer is broken, so that a task which never ends one does not fill the memory.
 LONGEST_LINE = 1 << 16
-_BREAK = re.compile(rb"\r\n|\n|\r")
+_BREAK = re.compile(rb"(\r\n|\n|\r)")
+_ESCAPE = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95)  # cyan, yellow, green, ...: the first tasks differ most
-_RESET = b"\x1b[0m"
+_RESET, _UP, _CLEAR_BELOW = b"\x1b[0m", b"\x1b[%dA", b"\r\x1b[J"
+
+
+class Screen:
+    """Lines that scroll by, and on a terminal one below them for each task that draws.
+
+    Args:
+      terminal: where the drawn lines are; None where there is no terminal.
+      width: columns of the terminal: a drawn line is cut to them.
+    """
+
+    def __init__(self, terminal: BinaryIO | None = None, width: int = 80) -> None:
+        self.terminal, self._width = terminal, width
+        self._drawn: dict[bytes, bytes] = {}
+
+    def write(self, sink: BinaryIO, lines: Iterable[bytes]) -> None:
+        """Whole lines, to the terminal or elsewhere."""
+        text = b"".join(line + b"\n" for line in lines)
+        if text:
+            self._erase()
+            sink.write(text)
+            sink.flush()
+            self._draw()
+
+    def draw(self, prefix: bytes, line: bytes | None) -> None:
+        """Show the line of a task at the bottom, in place of its last; None: no longer."""
+        if line is None and prefix not in self._drawn:
+            return
+        self._erase()
+        if line is None:
+            del self._drawn[prefix]
+        else:
+            room = max(0, self._width - 1 - len(_ESCAPE.sub(b"", prefix)))
+            self._drawn[prefix] = _ESCAPE.sub(b"", line).decode(errors="replace")[:room].encode()
+        self._draw()
+
+    def _erase(self) -> None:
+        if self.terminal is not None and self._drawn:
+            self.terminal.write(_UP % len(self._drawn) + _CLEAR_BELOW)
+            self.terminal.flush()
+
+    def _draw(self) -> None:
+        if self.terminal is not None and self._drawn:
+            self.terminal.write(b"".join(p + self._drawn[p] + b"\n" for p in sorted(self._drawn)))
+            self.terminal.flush()
 
 
 class LinePrefixer:
-    """Lines of one stream of one task, written whole, behind a prefix.
+    """Lines of one stream of one task, written whole, behind a prefix."""
 
-    A carriage return ends a line too: a progress display that draws over itself becomes a line a drawing.
-    """
-
-    def __init__(self, prefix: bytes, sink: BinaryIO) -> None:
-        self._prefix, self._sink, self._rest = prefix, sink, b""
+    def __init__(self, prefix: bytes, sink: BinaryIO, screen: Screen) -> None:
+        self._prefix, self._sink, self._screen, self._rest = prefix, sink, screen, b""
 
     def feed(self, data: bytes) -> None:
         """Write the lines that `data` completes."""
         text = self._rest + data
-        # What '\\r' means is open until the next byte is there.
-        end = len(text) - text.endswith(b"\r")
-        *lines, rest = _BREAK.split(text[:end])
-        self._rest = rest + text[end:]
+        # What '\\r' means is open until the next byte is there; at once where it is drawn anyway.
+        open_end = text.endswith(b"\r") and self._screen.terminal is None
+        *pieces, rest = _BREAK.split(text[:-1] if open_end else text)
+        self._rest = rest + (b"\r" if open_end else b"")
+        lines: list[bytes] = []
+        for line, end in zip(pieces[::2], pieces[1::2]):
+            if end == b"\r" and self._screen.terminal is not None:
+                if line:
+                    self._screen.draw(self._prefix, line)
+            elif line or end != b"\r":
+                lines.append(line)
         while len(self._rest) > LONGEST_LINE:
             lines.append(self._rest[:LONGEST_LINE])
             self._rest = self._rest[LONGEST_LINE:]
@@ -38,14 +91,13 @@ class LinePrefixer:
     def close(self) -> None:
         """Write what is left without the end of its line."""
         rest, self._rest = self._rest.rstrip(b"\r"), b""
-        if rest:
-            self._write([rest])
+        self._write([rest] if rest else [])
+        self._screen.draw(self._prefix, None)
 
-    def _write(self, lines: Iterable[bytes]) -> None:
-        made = b"".join(self._prefix + line + b"\n" for line in lines)
-        if made:
-            self._sink.write(made)
-            self._sink.flush()
+    def _write(self, lines: list[bytes]) -> None:
+        if lines:
+            self._screen.draw(self._prefix, None)
+            self._screen.write(self._sink, (self._prefix + line for line in lines))
 
 
 def prefixes(names: list[str], coloured: bool) -> list[bytes]:

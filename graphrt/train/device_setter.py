@@ -1,4 +1,5 @@
-"""replica_device_setter: a device function that puts variables on parameter servers and the rest on a worker."""
+"""replica_device_setter: a device function that puts variables on parameter servers and the rest on a
+worker."""
 
 from __future__ import annotations
 
@@ -9,10 +10,22 @@ from graphrt.cluster.cluster_spec import ClusterSpec
 from graphrt.core.device_names import DeviceSpec
 from graphrt.core.dtypes import string
 
-STANDARD_PS_OPS = ("Variable", "VariableV2", "AutoReloadVariable", "MutableHashTable", "MutableHashTableV2",
-                   "MutableHashTableOfTensors", "MutableHashTableOfTensorsV2", "MutableDenseHashTable", "MutableDenseHashTableV2",
-                   "VarHandleOp", "BoostedTreesEnsembleResourceHandleOp", "BoostedTreesQuantileStreamResourceHandleOp",
-                   "ResourceConditionalAccumulator", "DecisionTreeResource")
+STANDARD_PS_OPS = (
+    "Variable",
+    "VariableV2",
+    "AutoReloadVariable",
+    "MutableHashTable",
+    "MutableHashTableV2",
+    "MutableHashTableOfTensors",
+    "MutableHashTableOfTensorsV2",
+    "MutableDenseHashTable",
+    "MutableDenseHashTableV2",
+    "VarHandleOp",
+    "BoostedTreesEnsembleResourceHandleOp",
+    "BoostedTreesQuantileStreamResourceHandleOp",
+    "ResourceConditionalAccumulator",
+    "DecisionTreeResource",
+)
 
 
 class RoundRobinStrategy:
@@ -56,20 +69,30 @@ def byte_size_load_fn(op: Any) -> int:
     # Where a device function asks, a variable's shape is its attr's: its output's is not inferred yet.
     shape = op.attrs["shape"] if "shape" in op.attrs else op.outputs[0].shape
     if not shape.is_fully_defined():
-        raise ValueError(f"Op {op.name} must have a fully defined shape: its bytes are not known from {shape}")
+        raise ValueError(
+            f"Op {op.name} must have a fully defined shape: its bytes are not known from {shape}"
+        )
     dtype = op.outputs[0].dtype if "dtype" not in op.attrs else op.attrs["dtype"].base_dtype
     # A string's bytes are not known: a pointer's stand for them.
     return (shape.num_elements() or 0) * (8 if dtype is string else dtype.size)
 
 
-def replica_device_setter(ps_tasks: int = 0, ps_device: str = "/job:ps", worker_device: str = "/job:worker",
-                          merge_devices: bool = True, cluster: Any = None, ps_ops: Any = None,
-                          ps_strategy: Callable[[Any], int] | None = None) -> Callable[[Any], str] | None:
-    """A function for `tf.device`: operations of `ps_ops` (variables) go to parameter servers, the others to `worker_device`.
+def replica_device_setter(
+    ps_tasks: int = 0,
+    ps_device: str = "/job:ps",
+    worker_device: str = "/job:worker",
+    merge_devices: bool = True,
+    cluster: Any = None,
+    ps_ops: Any = None,
+    ps_strategy: Callable[[Any], int] | None = None,
+) -> Callable[[Any], str] | None:
+    """A function for `tf.device`: operations of `ps_ops` (variables) go to parameter servers, the others to
+    `worker_device`.
 
     Args:
       ps_tasks: how many parameter servers there are; `cluster` says it where it is given.
-      merge_devices: fill in what an operation leaves open; False leaves an operation alone that names any device.
+      merge_devices: fill in what an operation leaves open; False leaves an operation alone that names any
+      device.
       cluster: a ClusterSpec, or what makes one.
       ps_strategy: the task index of an operation; round robin where None.
     Returns:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import constant_tensor, convert_to_tensor
 from graphrt.core.dtypes import DType, int32, int64
 from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
-from graphrt.api.math_elementwise import cast
 
 __all__ = [
     "cosine_decay",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from graphrt import initializers
+from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
 from graphrt.core.dtypes import bfloat16, float32, float64, half
 from graphrt.core.graph import GraphKeys, get_default_graph, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import TensorReference
-from graphrt.api.math_elementwise import cast
 from graphrt.train import slots
 from graphrt.variables.assignments import assign, assign_sub
 from graphrt.variables.collections import global_variables, moving_average_variables, trainable_variables

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor, convert_to_tensor_or_indexed_slices
 from graphrt.core.dtypes import DType, bfloat16, float32, float64, half, resource
@@ -17,7 +18,6 @@ from graphrt.core.gradients import gradients
 from graphrt.core.graph import GraphKeys, get_default_graph, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import IndexedSlices, Tensor
-from graphrt.api.math_elementwise import cast
 from graphrt.train import slots
 from graphrt.variables.collections import trainable_variables
 from graphrt.variables.lifting import gated, group, init_scope

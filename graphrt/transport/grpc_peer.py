@@ -15,8 +15,15 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from graphrt.core.errors import CancelledError, DeadlineExceededError, OpError, ResourceExhaustedError, UnavailableError, \
-    UnimplementedError, from_code
+from graphrt.core.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    OpError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+    from_code,
+)
 from graphrt.transport import security
 from graphrt.transport.interface import Buffers, Done
 from graphrt.transport.link_io import LINK_METHOD, Link

@@ -10,7 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from graphrt.core.errors import AlreadyExistsError, CancelledError, DeadlineExceededError, OpError, UnavailableError
+from graphrt.core.errors import (
+    AlreadyExistsError,
+    CancelledError,
+    DeadlineExceededError,
+    OpError,
+    UnavailableError,
+)
 from graphrt.transport.interface import Buffers, Done, Request, Service
 from graphrt.transport.loop import io_loop
 

@@ -115,7 +115,7 @@ class Link:
         machine, service = self.machine, self._service
         while True:
             message = await read()
-            if not message.__class__ is bytes:
+            if message.__class__ is not bytes:
                 return
             for event in machine.received(message, time.monotonic()):
                 kind = event.__class__

@@ -222,10 +222,11 @@ def test_nothing_is_left_of_1000_sessions(in_process):
 def test_partial_runs_callables_and_traces_over_two_tasks(in_process, protocol):
     servers = in_process(protocol=protocol, ps=1, worker=1)
     with tf.device("/job:ps/task:0"):
-        v = tf.Variable(10.0)
+        v = tf.Variable(9.0)
+        shifted = v + 1.0
     with tf.device("/job:worker/task:0"):
         a, b = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
-        c = a + v
+        c = a + shifted
         d = c * b
     with tf.Session(servers["worker", 0].target) as session:
         session.run(v.initializer)

@@ -125,7 +125,9 @@ def test_a_fetch_or_feed_of_another_graph_is_refused() -> None:
     with tf.Session() as sess:
         with pytest.raises(ValueError, match="is not an element of this graph"):
             sess.run(other)
-        with pytest.raises(TypeError, match="Cannot interpret feed_dict key as Tensor.*not an element of this graph"):
+        with pytest.raises(
+            TypeError, match="Cannot interpret feed_dict key as Tensor.*not an element of this graph"
+        ):
             sess.run(mine, {other: 1.0})
 
 
@@ -134,7 +136,10 @@ def test_feeds_of_the_wrong_shape_dtype_or_kind_are_refused_before_anything_runs
     n = tf.placeholder(tf.int32, [], name="n")
     y = x + 1.0
     with tf.Session() as sess:
-        with pytest.raises(ValueError, match=r"Cannot feed value of shape \(2, 2\) for Tensor 'x:0', which has shape '\(\?, 3\)'"):
+        with pytest.raises(
+            ValueError,
+            match=r"Cannot feed value of shape \(2, 2\) for Tensor 'x:0', which has shape '\(\?, 3\)'",
+        ):
             sess.run(y, {x: np.ones((2, 2))})
         with pytest.raises(ValueError, match="cannot feed"):
             sess.run(y, {x: "text"})
@@ -148,8 +153,13 @@ def test_feeds_of_the_wrong_shape_dtype_or_kind_are_refused_before_anything_runs
 
 def test_an_unfed_placeholder_says_how_to_feed_it() -> None:
     x = tf.placeholder(tf.float32, [None, 3], name="x")
-    with tf.Session() as sess, pytest.raises(tf.errors.InvalidArgumentError, match="You must feed a value for placeholder tensor 'x' "
-                                             "with dtype float") as caught:
+    with (
+        tf.Session() as sess,
+        pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match="You must feed a value for placeholder tensor 'x' with dtype float",
+        ) as caught,
+    ):
         sess.run(x + 1.0)
     assert "test_session.py" in str(caught.value) and "feed_dict" in str(caught.value)
 
@@ -157,7 +167,10 @@ def test_an_unfed_placeholder_says_how_to_feed_it() -> None:
 def test_an_uninitialised_variable_is_named() -> None:
     for use_resource in (False, True):
         v = tf.Variable(1.0, name=f"v{use_resource}", use_resource=use_resource)
-        with tf.Session() as sess, pytest.raises(tf.errors.FailedPreconditionError, match=f"v{use_resource}.*initializer"):
+        with (
+            tf.Session() as sess,
+            pytest.raises(tf.errors.FailedPreconditionError, match=f"v{use_resource}.*initializer"),
+        ):
             sess.run(v + 1.0)
 
 
@@ -204,7 +217,12 @@ def test_a_trace_has_every_kernel_and_the_partitions() -> None:
     y = tf.nn.relu(tf.matmul(x, tf.ones([8, 4])), name="last")
     metadata = tf.RunMetadata()
     with tf.Session() as sess:
-        sess.run(y, {x: np.ones((2, 8))}, tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE, output_partition_graphs=True), metadata)
+        sess.run(
+            y,
+            {x: np.ones((2, 8))},
+            tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE, output_partition_graphs=True),
+            metadata,
+        )
     nodes = {n.node_name: n for d in metadata.step_stats.dev_stats for n in d.node_stats}
     assert "MatMul" in nodes and "last" in nodes
     assert nodes["last"].all_end_rel_nanos > 0
@@ -216,7 +234,9 @@ def test_a_deadline_says_what_the_step_waits_for() -> None:
     queue = tf.FIFOQueue(2, [tf.float32], shapes=[[]], name="jobs")
     item = queue.dequeue(name="take")
     with tf.Session() as sess:
-        with pytest.raises(tf.errors.DeadlineExceededError, match=r"'take' \(QueueDequeueV2\) on 'jobs' since") as caught:
+        with pytest.raises(
+            tf.errors.DeadlineExceededError, match=r"'take' \(QueueDequeueV2\) on 'jobs' since"
+        ) as caught:
             sess.run(item + 1.0, options=tf.RunOptions(timeout_in_ms=50))
         assert "test_session.py" in str(caught.value)
         # The abandoned attempt is gone: it takes nothing from the queue.
@@ -227,7 +247,10 @@ def test_a_deadline_says_what_the_step_waits_for() -> None:
 def test_the_sessions_own_timeout_holds_for_every_step() -> None:
     queue = tf.FIFOQueue(2, [tf.float32], shapes=[[]])
     item = queue.dequeue()
-    with tf.Session(config=tf.ConfigProto(operation_timeout_in_ms=50)) as sess, pytest.raises(tf.errors.DeadlineExceededError):
+    with (
+        tf.Session(config=tf.ConfigProto(operation_timeout_in_ms=50)) as sess,
+        pytest.raises(tf.errors.DeadlineExceededError),
+    ):
         sess.run(item)
 
 
@@ -269,14 +292,21 @@ def test_a_closed_empty_queue_is_out_of_range() -> None:
 
 def test_a_finalized_graph_names_both_lines() -> None:
     tf.get_default_graph().finalize()
-    with pytest.raises(RuntimeError, match=r"Graph is finalized and cannot be modified.*test_session.py:\d+.*test_session.py:\d+"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"Graph is finalized and cannot be modified.*test_session.py:\d+.*test_session.py:\d+",
+    ):
         tf.constant(1.0)
 
 
 def test_a_shape_error_while_building_names_the_line_and_what_would_fit() -> None:
     with pytest.raises(ValueError) as caught:
         tf.matmul(tf.placeholder(tf.float32, [100, 784]), tf.placeholder(tf.float32, [10, 784]))
-    assert "784" in str(caught.value) and "test_session.py" in str(caught.value) and "transpose_b=True" in str(caught.value)
+    assert (
+        "784" in str(caught.value)
+        and "test_session.py" in str(caught.value)
+        and "transpose_b=True" in str(caught.value)
+    )
 
 
 def test_unused_config_fields_are_named_in_one_warning() -> None:
@@ -301,6 +331,7 @@ def test_threads_share_a_session() -> None:
     y = tf.reduce_sum(tf.square(x) + 1.0)
     wrong: list[Any] = []
     with tf.Session() as sess:
+
         def work(seed: int) -> None:
             for i in range(200):
                 values = np.full(1 + (seed + i) % 5, seed + i, np.float32)

@@ -1,4 +1,5 @@
-"""Every op class on its samples: signature, shapes, values, gradients, and the simulated GPU, one test an op."""
+"""Every op class on its samples: signature, shapes, values, gradients, and the simulated GPU, one test an
+op."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from graphrt.core.signature import REQUIRED
 
 # Nodes that only the compiler makes: TensorFlow has no Python builder for them.
 _INTERNAL = frozenset(("_Arg", "_Retval", "_Send", "_Recv", "_HostSend", "_HostRecv", "_DeferredArg"))
-_RTOL = {"float32": 2e-5, "float64": 1e-9, "float16": 4e-3, "bfloat16": 3e-2, "complex64": 2e-5, "complex128": 1e-9}
+_RTOL = {
+    "float32": 2e-5,
+    "float64": 1e-9,
+    "float16": 4e-3,
+    "bfloat16": 3e-2,
+    "complex64": 2e-5,
+    "complex128": 1e-9,
+}
 _NAMES = sorted(OPS)
 
 
@@ -53,11 +61,16 @@ def test_signature_is_tensorflows(name: str, tf: Any) -> None:
         assert (mine.default is not REQUIRED) == has_default, f"{name}.{attr.name}: default"
         if has_default:
             from graphrt.core.attr_values import attr_from_proto
-            assert _plain(mine.default) == _plain(attr_from_proto(attr.default_value, mine)), f"{name}.{attr.name}"
+
+            assert _plain(mine.default) == _plain(attr_from_proto(attr.default_value, mine)), (
+                f"{name}.{attr.name}"
+            )
         if attr.HasField("allowed_values") and mine.kind == "type":
             theirs_allowed = {as_dtype(d) for d in attr.allowed_values.list.type if _known(d)}
             assert mine.allowed is not None, f"{name}.{attr.name}: TensorFlow allows only {theirs_allowed}"
-            assert set(mine.allowed) <= theirs_allowed, f"{name}.{attr.name}: {set(mine.allowed) - theirs_allowed}"
+            assert set(mine.allowed) <= theirs_allowed, (
+                f"{name}.{attr.name}: {set(mine.allowed) - theirs_allowed}"
+            )
 
 
 def _known(number: int) -> bool:
@@ -75,16 +88,26 @@ def _plain(value: Any) -> Any:
 
 
 def _arg_text(arg: Any) -> str:
-    kind = arg.list_attr and f"list({arg.list_attr})" or (arg.dtype.name if arg.dtype is not None else arg.type_attr)
-    return f"{arg.name}: {'ref ' if arg.is_ref else ''}{arg.number_attr + '*' if arg.number_attr else ''}{kind}"
+    kind = (
+        arg.list_attr
+        and f"list({arg.list_attr})"
+        or (arg.dtype.name if arg.dtype is not None else arg.type_attr)
+    )
+    return (
+        f"{arg.name}: {'ref ' if arg.is_ref else ''}{arg.number_attr + '*' if arg.number_attr else ''}{kind}"
+    )
 
 
 def _their_arg_text(arg: Any) -> str:
     kind = arg.type_list_attr and f"list({arg.type_list_attr})" or arg.type_attr or as_dtype(arg.type).name
-    return f"{arg.name}: {'ref ' if arg.is_ref else ''}{arg.number_attr + '*' if arg.number_attr else ''}{kind}"
+    return (
+        f"{arg.name}: {'ref ' if arg.is_ref else ''}{arg.number_attr + '*' if arg.number_attr else ''}{kind}"
+    )
 
 
-def _build(module: Any, name: str, sample: Sample, arrays: list[Any], feedable: bool) -> tuple[list[Any], list[Any], dict[Any, Any]]:
+def _build(
+    module: Any, name: str, sample: Sample, arrays: list[Any], feedable: bool
+) -> tuple[list[Any], list[Any], dict[Any, Any]]:
     """(outputs, flat inputs, feeds) of a sample in the default graph of graphrt or TensorFlow."""
     flat: list[Any] = []
     feeds: dict[Any, Any] = {}
@@ -104,10 +127,15 @@ def _build(module: Any, name: str, sample: Sample, arrays: list[Any], feedable: 
         made = OPS[name](*inputs, **sample.attrs)
     else:
         from tensorflow.python.framework import op_def_library
-        defaults = {a.name: _theirs(a.default) for a in OPS[name].attrs.values()
-                    if a.default is not REQUIRED and a.name not in OPS[name].inferred_attrs()}
-        made = op_def_library.apply_op(name, **{a.name: v for a, v in zip(OPS[name].inputs, inputs)},
-                                       **{**defaults, **sample.attrs})
+
+        defaults = {
+            a.name: _theirs(a.default)
+            for a in OPS[name].attrs.values()
+            if a.default is not REQUIRED and a.name not in OPS[name].inferred_attrs()
+        }
+        made = op_def_library.apply_op(
+            name, **{a.name: v for a, v in zip(OPS[name].inputs, inputs)}, **{**defaults, **sample.attrs}
+        )
     return _flatten(made), flat, feeds
 
 
@@ -115,8 +143,11 @@ def _theirs(value: Any) -> Any:
     """An attr's default as TensorFlow's builders take it."""
     if isinstance(value, DType):
         return value.number
-    return value.as_list() if isinstance(value, TensorShape) and value.sizes is not None else (
-        None if isinstance(value, TensorShape) else value)
+    return (
+        value.as_list()
+        if isinstance(value, TensorShape) and value.sizes is not None
+        else (None if isinstance(value, TensorShape) else value)
+    )
 
 
 def _flatten(made: Any) -> list[Any]:
@@ -145,7 +176,9 @@ def _session(module: Any, graph: Any, **options: Any):
         session.close()
 
 
-def _run(module: Any, name: str, sample: Sample, feedable: bool = False, device: str = "") -> tuple[list[Any], list[Any]]:
+def _run(
+    module: Any, name: str, sample: Sample, feedable: bool = False, device: str = ""
+) -> tuple[list[Any], list[Any]]:
     """(values, static shapes) of a sample's outputs."""
     graph = module.Graph()
     with graph.as_default(), graph.device(device or None):
@@ -180,8 +213,12 @@ def test_static_shapes_hold_and_feeds_give_what_constants_do(name: str) -> None:
         values, shapes = _run(graphrt, name, sample)
         fed, fed_shapes = _run(graphrt, name, sample, feedable=True)
         for value, shape, again, fed_shape in zip(values, shapes, fed, fed_shapes):
-            assert shape.is_compatible_with(np.shape(value)), f"sample {i}: static {shape}, value {np.shape(value)}"
-            assert fed_shape.is_compatible_with(np.shape(value)), f"sample {i} fed: static {fed_shape}, value {np.shape(value)}"
+            assert shape.is_compatible_with(np.shape(value)), (
+                f"sample {i}: static {shape}, value {np.shape(value)}"
+            )
+            assert fed_shape.is_compatible_with(np.shape(value)), (
+                f"sample {i} fed: static {fed_shape}, value {np.shape(value)}"
+            )
             np.testing.assert_array_equal(np.asarray(value), np.asarray(again), err_msg=f"sample {i}")
 
 
@@ -223,7 +260,8 @@ def _differentiable(name: str) -> list[tuple[int, Sample]]:
 
 
 def _gradients(module: Any, name: str, sample: Sample, wide: bool) -> tuple[list[Any], list[np.ndarray], Any]:
-    """Gradients of a sample, by float inputs; the inputs; and a function of inputs that gives the weighted sum of outputs."""
+    """Gradients of a sample, by float inputs; the inputs; and a function of inputs that gives the weighted
+    sum of outputs."""
     arrays = sample.arrays()
     if wide:
         arrays = [[_widen(a) for a in v] if isinstance(v, list) else _widen(v) for v in arrays]
@@ -249,7 +287,11 @@ def _gradients(module: Any, name: str, sample: Sample, wide: bool) -> tuple[list
             def weighted(changed: list[np.ndarray]) -> float:
                 given = dict(feeds)
                 given.update(zip(real, changed))
-                return float(sum((np.asarray(v, np.float64) * w).sum() for v, w in zip(session.run(ys, given), weights)))
+                return float(
+                    sum(
+                        (np.asarray(v, np.float64) * w).sum() for v, w in zip(session.run(ys, given), weights)
+                    )
+                )
 
             numeric = _numeric(weighted, inputs, grads) if wide and module is graphrt else None
     return grads, inputs, numeric
@@ -270,7 +312,9 @@ def _numeric(weighted: Any, inputs: list[np.ndarray], grads: list[Any]) -> list[
         step = 1e-6
         up, down = list(inputs), list(inputs)
         up[i], down[i] = x + step * direction, x - step * direction
-        pairs.append(((weighted(up) - weighted(down)) / (2 * step), float((np.asarray(grad) * direction).sum())))
+        pairs.append(
+            ((weighted(up) - weighted(down)) / (2 * step), float((np.asarray(grad) * direction).sum()))
+        )
     return pairs
 
 
@@ -285,7 +329,9 @@ def test_gradients_are_tensorflows(name: str, tf: Any) -> None:
         except (LookupError, NotImplementedError):
             continue  # TensorFlow has no gradient here; ours is held against the numeric one
         for j, (mine, wanted) in enumerate(zip(ours, theirs)):
-            assert (mine is None) == (wanted is None), f"{name} sample {i}: gradient {j} is {mine}, not {wanted}"
+            assert (mine is None) == (wanted is None), (
+                f"{name} sample {i}: gradient {j} is {mine}, not {wanted}"
+            )
             if mine is not None:
                 _check_close(mine, wanted, sample, f"{name} sample {i}: gradient of input {j}")
 
@@ -307,7 +353,9 @@ def test_gradients_are_numeric_ones(name: str) -> None:
             assert analytic == pytest.approx(measured, rel=2e-4, abs=2e-4), f"{name} sample {i}"
 
 
-@pytest.mark.parametrize("name", [n for n in _NAMES if _samples(n) and not OPS[n].cpu_only and n not in _INTERNAL])
+@pytest.mark.parametrize(
+    "name", [n for n in _NAMES if _samples(n) and not OPS[n].cpu_only and n not in _INTERNAL]
+)
 def test_a_simulated_gpu_gives_what_the_cpu_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHRT_SIM_GPUS", "1")
     for i, sample in _samples(name):

@@ -663,7 +663,7 @@ def _cond(w: _Writer) -> None:
     nested, queued = w.c.below(3) == 2, w.c.below(5) == 4 and bool(w.queued)
     kinds = [w.c.below(4), w.c.below(4)]
     seed = w.seed() if w.c.below(4) == 3 and not w.stateless else None
-    
+
     def make(b: Builder, pred: Any, x: Any, y: Any) -> Any:
         tf = b.tf
         things = ([b.variables[n]] if n is not None else []) + (b.queues if queued else [])

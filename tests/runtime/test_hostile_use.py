@@ -13,7 +13,6 @@ import pytest
 
 import graphrt as tf
 
-
 # -- graphs of unusual form --------------------------------------------------------------------------------
 
 

@@ -23,10 +23,18 @@ def test_a_call_and_its_answer_meet_by_number():
     number = here.new_id()
     here.call(number, "/s/Method", b"question")
     (called,) = deliver(here, there)
-    assert isinstance(called, Called) and (called.id, called.method, bytes(called.payload)) == (number, "/s/Method", b"question")
+    assert isinstance(called, Called) and (called.id, called.method, bytes(called.payload)) == (
+        number,
+        "/s/Method",
+        b"question",
+    )
     there.answer(called.id, [b"ans", b"wer"])
     (answered,) = deliver(there, here)
-    assert isinstance(answered, Answered) and (answered.id, bytes(answered.payload), answered.error) == (number, b"answer", None)
+    assert isinstance(answered, Answered) and (answered.id, bytes(answered.payload), answered.error) == (
+        number,
+        b"answer",
+        None,
+    )
 
 
 def test_an_error_crosses_whole_with_its_class():

@@ -12,7 +12,9 @@ from graphrt.protos import master_pb2, tensor_pb2, worker_pb2
 from graphrt.transport import tensors
 
 _DTYPES = [np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_, np.complex64, np.float16]
-_ARRAYS = st.sampled_from(_DTYPES).flatmap(lambda d: arrays.arrays(d, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)))
+_ARRAYS = st.sampled_from(_DTYPES).flatmap(
+    lambda d: arrays.arrays(d, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
+)
 
 
 def joined(buffers):
@@ -74,7 +76,10 @@ def test_a_recv_response_is_protobufs(array, is_dead):
 
 def test_feeds_are_taken_out_of_a_request_before_it_is_parsed():
     request = master_pb2.RunStepRequest(session_handle="s", fetch=["y:0"], request_id=-5)
-    buffers = [request.SerializeToString(), *tensors.named_tensors(2, [b"a:0", b"b:0"], [np.ones(3), np.float32(2)])]
+    buffers = [
+        request.SerializeToString(),
+        *tensors.named_tensors(2, [b"a:0", b"b:0"], [np.ones(3), np.float32(2)]),
+    ]
     found, rest = tensors.split(joined(buffers), 2)
     assert master_pb2.RunStepRequest.FromString(rest) == request
     named = dict(map(tensors.read_named_tensor, found))
@@ -91,7 +96,12 @@ def test_varints(number):
 
 @given(st.binary(max_size=60))
 def test_malformed_messages_are_errors_of_the_sender(message):
-    for read in (tensors.read_tensor_proto, tensors.read_recv_response, tensors.read_named_tensor, lambda m: tensors.split(m, 2)):
+    for read in (
+        tensors.read_tensor_proto,
+        tensors.read_recv_response,
+        tensors.read_named_tensor,
+        lambda m: tensors.split(m, 2),
+    ):
         try:
             read(message)
         except InvalidArgumentError:
