@@ -1,4 +1,4 @@
-# make demo   trains a model on MNIST and says what it did
+# make demo   trains a model on MNIST with a parameter server and two workers, and says what it did
 # make test   linters, import contracts and all tests
 # make bench  graphrt beside TensorFlow, one table
 # make protos compiles protos/graphrt/*.proto to graphrt/protos (after editing a .proto)
@@ -19,7 +19,7 @@ PROTOC_ENV := build/protoc
 .PHONY: demo test lint bench protos clean
 
 demo: $(VENV)/.installed-fast
-	@$(BIN)/python examples/mnist_softmax.py --demo $(ARGS)
+	@$(BIN)/graphrt launch --ps 1 --workers 2 examples/mnist_replica.py $(ARGS)
 
 test: lint
 	$(BIN)/python -m pytest -q $(ARGS)

@@ -121,7 +121,7 @@ def chain(tf: Any) -> Step:
 
 
 def _chain(tf: Any, n: int, y: Any) -> Any:
-    for i in range(n // 2):
+    for _ in range(n // 2):
         y = tf.tanh(y)
         y = y * y
     return y

@@ -3,9 +3,9 @@
     graphrt launch --ps 1 --workers 2 examples/mnist_replica.py
     graphrt launch --ps 2 --workers 3 examples/mnist_replica.py --model cnn --steps 1200
 
-Every worker builds the graph with the variables on the parameter servers, and trains at its own pace until the
-global step has come to its end. Worker 0 initialises and tests. Without `graphrt launch`, start a process a task with
-TF_CONFIG, or with --ps-hosts, --worker-hosts, --job and --task.
+Every worker builds the graph with the variables on the parameter servers, and trains at its own pace until
+the global step has come to its end. Worker 0 initialises and tests. Without `graphrt launch`, start a process
+a task with TF_CONFIG, or with --ps-hosts, --worker-hosts, --job and --task.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from mnist_cnn import convolution, dense
 from progress import Progress
 
 import graphrt as tf
+from graphrt.client.timeline import Timeline
 from graphrt.cluster.cluster_spec import read_tf_config
 from graphrt.examples import Mnist, load_mnist
+from graphrt.tools.trace import report as time_report
 
 MODELS = ("softmax", "mlp", "cnn")
+WARM_STEPS = 3  # traced before the one that counts: the first meets cold code
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,10 @@ def build(model: str, cluster: tf.train.ClusterSpec, index: int) -> Replica:
         right = tf.equal(tf.argmax(logits, 1), labels)
         accuracy = tf.reduce_mean(tf.cast(right, tf.float32), name="accuracy")
         step = tf.train.get_or_create_global_step()
-        optimizer = tf.train.GradientDescentOptimizer(0.5) if model == "softmax" else tf.train.AdamOptimizer(1e-3)
+        if model == "softmax":
+            optimizer = tf.train.GradientDescentOptimizer(0.5)
+        else:
+            optimizer = tf.train.AdamOptimizer(1e-3)
         train = optimizer.minimize(loss, global_step=step)
     return Replica(x, labels, loss, accuracy, step, train)
 
@@ -86,8 +92,9 @@ def serve(server: tf.train.Server, index: int, workers: int) -> None:
             session.run(finished)
 
 
-def work(server: tf.train.Server, cluster: tf.train.ClusterSpec, index: int, asked: argparse.Namespace) -> None:
+def work(server: tf.train.Server, asked: argparse.Namespace) -> None:
     """A worker: trains until the global step says that it is enough; the first one tests."""
+    cluster, index = asked.cluster, asked.task
     workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
     mnist = load_mnist(asked.data, seed=index)
     tf.set_random_seed(1)
@@ -109,7 +116,8 @@ def work(server: tf.train.Server, cluster: tf.train.ClusterSpec, index: int, ask
 
 
 def train(session: tf.Session, replica: Replica, mnist: Mnist, asked: argparse.Namespace) -> None:
-    progress, began, own, step = Progress(asked.steps), time.perf_counter(), 0, 0
+    step, own, began = session.run(replica.global_step), 0, time.perf_counter()
+    progress = Progress(asked.steps, step)
     while step < asked.steps:
         images, labels = mnist.train.next_batch(asked.batch)
         step, loss, _ = session.run([replica.global_step, replica.loss, replica.train],
@@ -118,7 +126,7 @@ def train(session: tf.Session, replica: Replica, mnist: Mnist, asked: argparse.N
         if progress.is_due(step):
             progress.show(step, f"loss {loss:.4f}")
     took = time.perf_counter() - began
-    print(f"{own} of the steps in {took:.1f} s, {1e3 * took / own:.2f} ms for each", flush=True)
+    print(f"{own} of the steps in {took:.1f} s, {1e3 * took / max(own, 1):.2f} ms for each", flush=True)
 
 
 def report(session: tf.Session, replica: Replica, mnist: Mnist, picture: Path, batch: int = 1000) -> None:
@@ -128,14 +136,27 @@ def report(session: tf.Session, replica: Replica, mnist: Mnist, picture: Path, b
         images, labels = test.images[at:at + batch], test.labels[at:at + batch]
         right += len(labels) * session.run(replica.accuracy, {replica.x: images, replica.labels: labels})
     print(f"test accuracy {100 * right / len(test):.2f} %")
+    print("where a step spends its time (traced, so slower):")
+    print("\n".join(traced(session, replica, mnist)))
     picture.write_text(session.explain([replica.train], [replica.x, replica.labels]).html())
     print(f"the partitioned graph: {picture.resolve()}", flush=True)
+
+
+def traced(session: tf.Session, replica: Replica, mnist: Mnist) -> list[str]:
+    """The ops of a traced step that took most, on each device."""
+    options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+    for _ in range(WARM_STEPS + 1):
+        images, labels = mnist.train.next_batch(100)
+        metadata = tf.RunMetadata()
+        session.run(replica.train, {replica.x: images, replica.labels: labels}, options, metadata)
+    return time_report(Timeline(metadata.step_stats).events, top=3)
 
 
 def arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--model", choices=MODELS, default="softmax", help="what to train (default %(default)s)")
+    parser.add_argument("--model", choices=MODELS, default="softmax",
+                        help="what to train (default %(default)s)")
     parser.add_argument("--steps", type=int, default=2000,
                         help="global steps, all workers together (default %(default)s)")
     parser.add_argument("--batch", type=int, default=100, help="images a step (default %(default)s)")
@@ -158,8 +179,8 @@ def arguments() -> argparse.Namespace:
     elif found is not None and found.job in ("ps", "worker") and not any(by_hand):
         asked.cluster, asked.job, asked.task = found
     else:
-        parser.error("start me with `graphrt launch --ps 1 --workers 2 examples/mnist_replica.py`, or give --ps-hosts, "
-                     "--worker-hosts, --job and --task")
+        parser.error("start me with `graphrt launch --ps 1 --workers 2 examples/mnist_replica.py`, or give "
+                     "--ps-hosts, --worker-hosts, --job and --task")
     if not {"ps", "worker"} <= set(asked.cluster.jobs):
         parser.error("the cluster needs parameter servers and workers (graphrt launch --ps 1 --workers 2)")
     return asked
@@ -173,7 +194,7 @@ def main() -> None:
             if asked.job == "ps":
                 serve(server, asked.task, asked.cluster.num_tasks("worker"))
             else:
-                work(server, asked.cluster, asked.task, asked)
+                work(server, asked)
     except (OSError, ValueError, tf.OpError) as error:
         sys.exit(f"mnist_replica: {error}")
 

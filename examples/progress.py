@@ -15,16 +15,16 @@ class Progress:
     """How far a loop of `steps` is.
 
     Args:
-      steps: where it ends.
+      steps: where it ends; first: where it began.
       out: where it is written. `graphrt launch` on a terminal keeps a line for each task, and says so in the
         environment.
     """
 
-    def __init__(self, steps: int, out: TextIO = sys.stdout) -> None:
-        self.steps, self._out = steps, out
+    def __init__(self, steps: int, first: int = 0, out: TextIO = sys.stdout) -> None:
+        self.steps, self._first, self._out = steps, first, out
         self._is_live = out.isatty() or os.environ.get("GRAPHRT_PROGRESS") == "live"
         self._began = self._drawn = time.perf_counter()
-        self._tenth = 0
+        self._tenth = 10 * first // steps
 
     def is_due(self, step: int) -> bool:
         """True where a line is to be shown after this step: fetch what it says only then."""
@@ -39,7 +39,7 @@ class Progress:
         step, self._drawn = min(step, self.steps), time.perf_counter()
         self._tenth = 10 * step // self.steps
         took = self._drawn - self._began
-        each, width = took / max(step, 1), len(str(self.steps))
+        each, width = took / max(step - self._first, 1), len(str(self.steps))
         line = f"step {step:{width}}/{self.steps}  {text}  {1e3 * each:.2f} ms a step"
         if self._is_live:
             bar = "#" * (_BAR * step // self.steps)

@@ -30,6 +30,20 @@ from graphrt.core.convert import (
     is_tensor,
     register_tensor_conversion_function,
 )
+from graphrt.core.default_graph import (
+    add_to_collection,
+    add_to_collections,
+    colocate_with,
+    container,
+    control_dependencies,
+    device,
+    get_collection,
+    get_collection_ref,
+    get_default_graph,
+    name_scope,
+    op_scope,
+    reset_default_graph,
+)
 from graphrt.core.device_names import DeviceSpec
 from graphrt.core.dtypes import (
     DType,
@@ -70,23 +84,9 @@ from graphrt.core.gradients import (
     hessians,
     no_gradient,
 )
-from graphrt.core.graph import (
-    Graph,
-    GraphKeys,
-    add_to_collection,
-    add_to_collections,
-    colocate_with,
-    container,
-    control_dependencies,
-    device,
-    get_collection,
-    get_collection_ref,
-    get_default_graph,
-    name_scope,
-    op_scope,
-    reset_default_graph,
-)
+from graphrt.core.graph import Graph
 from graphrt.core.graph_def import import_graph_def
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import Dimension, TensorShape, broadcast_static_shape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor

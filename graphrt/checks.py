@@ -19,9 +19,9 @@ from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import colocate_with, name_scope
 from graphrt.core.dtypes import NUMBERS, DType, as_dtype, float32, int32
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import colocate_with, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import SparseTensor, Tensor
 

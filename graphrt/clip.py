@@ -10,8 +10,8 @@ import numpy as np
 from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import colocate_with, name_scope
 from graphrt.core.dtypes import float32
-from graphrt.core.graph import colocate_with, name_scope
 from graphrt.core.tensor import IndexedSlices, Tensor
 
 __all__ = ["clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]

@@ -37,7 +37,7 @@ from graphrt.checks import verify_tensor_all_finite as assert_all_finite
 from graphrt.control_flow import cond
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.graph import control_dependencies, name_scope
+from graphrt.core.default_graph import control_dependencies, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import SparseTensor
 

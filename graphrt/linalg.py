@@ -21,8 +21,8 @@ from graphrt.api.matrix_diagonals import matrix_diag_part as diag_part
 from graphrt.api.matrix_diagonals import matrix_set_diag as set_diag
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, float32, int32
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
 transpose = matrix_transpose

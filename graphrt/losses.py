@@ -21,15 +21,15 @@ from graphrt.api.weights_broadcast import assert_broadcastable, broadcast_weight
 from graphrt.control_flow import cond
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.dtypes import float32
-from graphrt.core.graph import (
-    GraphKeys,
+from graphrt.core.default_graph import (
     add_to_collection,
     control_dependencies,
     get_collection,
     get_default_graph,
     name_scope,
 )
+from graphrt.core.dtypes import float32
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.tensor import Tensor
 
 __all__ = [

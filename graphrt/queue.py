@@ -6,8 +6,8 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import DType, as_dtype, int64
-from graphrt.core.graph import get_default_graph, name_scope
 from graphrt.core.shapes import SCALAR, TensorShape
 from graphrt.core.tensor import Tensor
 

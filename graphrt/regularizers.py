@@ -14,7 +14,8 @@ from typing import Any
 from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.graph import GraphKeys, get_collection, name_scope
+from graphrt.core.default_graph import get_collection, name_scope
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.tensor import Tensor
 
 __all__ = [

@@ -15,8 +15,8 @@ from graphrt.api.array_shape import roll
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import DType, as_dtype, complex64, float32, int32
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import rank_of, shape_of
 from graphrt.ops.special_functions import bessel_i0e

@@ -18,8 +18,8 @@ from graphrt.api.math_reduce import renamed, sparse_segment_mean, sparse_segment
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value, constant_value_as_shape
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, float32, int32, int64, string
-from graphrt.core.graph import name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 from graphrt.ops.array_nodes import int_constant, ones_of, shape_of

@@ -10,8 +10,8 @@ import numpy as np
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import complex64, complex128, float32, float64, int32
-from graphrt.core.graph import name_scope
 from graphrt.core.registry import OPS
 from graphrt.core.tensor import Tensor
 

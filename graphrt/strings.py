@@ -10,8 +10,8 @@ import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.api.math_reduce import renamed
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, float32, int32, string
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import SparseTensor, Tensor
 
 __all__ = [

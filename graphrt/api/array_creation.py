@@ -10,9 +10,9 @@ import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value_as_shape
 from graphrt.core.convert import constant_tensor, convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import DType, as_dtype, bool_, float32, int32, int64
 from graphrt.core.dtypes import string as string_
-from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension, TensorShape
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 from graphrt.ops.array_nodes import CONSTANT_LIMIT, int_constant, rank_of

@@ -11,8 +11,8 @@ from graphrt.api.array_creation import ones_like
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import bool_, int32
-from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension, TensorShape
 from graphrt.core.tensor import SparseTensor, Tensor
 from graphrt.ops.array_indexing import boolean_mask, newaxis

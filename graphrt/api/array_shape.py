@@ -12,8 +12,8 @@ from graphrt.api.math_reduce import renamed
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, int32
-from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension, TensorShape, broadcast_static_shape
 from graphrt.core.tensor import SparseTensor, Tensor
 from graphrt.ops.array_indexing import boolean_mask

@@ -10,8 +10,8 @@ from graphrt.control_flow import cond
 from graphrt.control_flow.dependencies import with_dependencies
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, int32, int64
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
 __all__ = ["confusion_matrix", "remove_squeezable_dimensions"]

@@ -10,6 +10,7 @@ import numpy as np
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor, is_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import (
     as_dtype,
     bfloat16,
@@ -21,7 +22,6 @@ from graphrt.core.dtypes import (
     int64,
     string,
 )
-from graphrt.core.graph import name_scope
 from graphrt.core.registry import OPS
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 from graphrt.ops import operators

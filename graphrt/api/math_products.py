@@ -14,8 +14,8 @@ from graphrt.api.math_reduce import reduce_prod, reduce_sum
 from graphrt.api.ranges import range as range_
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, bfloat16, float32, int8, int32, uint8
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import rank_of, shape_of
 from graphrt.ops.einsum import ELLIPSIS, parse_equation

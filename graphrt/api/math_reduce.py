@@ -12,8 +12,8 @@ import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, int8, int16, int32, int64, uint8, uint16
-from graphrt.core.graph import name_scope
 from graphrt.core.registry import OPS
 from graphrt.core.shapes import TensorShape, as_shape
 from graphrt.core.tensor import IndexedSlices, Tensor

@@ -12,9 +12,9 @@ from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor, is_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import float32
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
 

@@ -18,8 +18,8 @@ from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import int32
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 from graphrt.ops.broadcasting import shape_of
 

@@ -11,8 +11,8 @@ from graphrt.api.nn_activation import relu
 from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import control_dependencies, name_scope
 from graphrt.core.dtypes import bfloat16, float16, float32
-from graphrt.core.graph import control_dependencies, name_scope
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor
 

@@ -12,8 +12,8 @@ from graphrt import clip
 from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
+from graphrt.core.default_graph import colocate_with, device, name_scope
 from graphrt.core.dtypes import bfloat16, bool_, float16, float32, int32, int64
-from graphrt.core.graph import colocate_with, device, name_scope
 from graphrt.core.shapes import unknown
 from graphrt.core.tensor import SparseTensor, Tensor
 from graphrt.variables.partitioned_variable import PartitionedVariable

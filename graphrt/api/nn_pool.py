@@ -12,8 +12,8 @@ from graphrt.api.nn_space_to_batch import is_channels_first, one_each, split_pad
 from graphrt.core import raw
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import int64
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
 __all__ = ["avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d", "avg_pool_v2", "fused_batch_norm",

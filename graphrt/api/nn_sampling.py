@@ -14,8 +14,8 @@ from graphrt.api.nn_embedding import embedding_lookup
 from graphrt.api.random_api import get_seed
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import int32, int64
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 from graphrt.variables.partitioned_variable import PartitionedVariable
 

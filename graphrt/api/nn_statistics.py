@@ -8,8 +8,8 @@ from graphrt.api import array_api, math_api
 from graphrt.control_flow import cond
 from graphrt.core.arguments import renamed
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import float16, float32, int32, int64
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections import namedtuple
 from typing import Any
 
 from graphrt.core import raw
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import int32
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
 __all__ = ["in_top_k", "top_k"]

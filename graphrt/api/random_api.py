@@ -15,8 +15,8 @@ import numpy as np
 from graphrt.api import array_api, math_api
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import FLOATS, as_dtype, float32, int32, int64, uint32, uint64
-from graphrt.core.graph import name_scope
 from graphrt.core.seeds import get_seed, set_random_seed
 from graphrt.core.tensor import Tensor
 

@@ -9,8 +9,8 @@ import numpy as np
 import graphrt.ops  # noqa: F401  (registers the ops)
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import as_dtype, bfloat16, float16, float32, float64, int32, int64
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
 # The widest dtype of start, limit and delta is the range's.

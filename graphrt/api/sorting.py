@@ -10,8 +10,8 @@ from graphrt.api.nn_topk import top_k
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import int64
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import int_constant, rank_of, shape_of
 

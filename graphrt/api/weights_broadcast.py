@@ -13,7 +13,7 @@ from graphrt.control_flow import cond
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.graph import control_dependencies, name_scope
+from graphrt.core.default_graph import control_dependencies, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor
 

@@ -14,8 +14,9 @@ from graphrt.client.feeds import Feeder, fed_tensor, flatten_feeds
 from graphrt.client.fetches import Fetches, as_fetched
 from graphrt.client.options import SessionOptions, read_config, run_timeout, wants_trace
 from graphrt.compiler.step_graph import Signature
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import Graph, get_default_graph
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor, set_eval_hook
 

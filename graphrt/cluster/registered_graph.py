@@ -5,17 +5,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from graphrt.core import device_names
+from graphrt.cluster.step_rendezvous import task_of_device
 from graphrt.core.errors import NotFoundError
 from graphrt.runtime.plan import Plan
 from graphrt.runtime.rendezvous import parse_key
 
 _random = random.Random(random.SystemRandom().getrandbits(64))
-
-
-def task_name(device: str) -> str:
-    """'/job:ps/replica:0/task:1' of a full device name."""
-    return str(device_names.parse(device)._replace(type=None, index=None))
 
 
 class RegisteredGraph:
@@ -43,7 +38,7 @@ class RegisteredGraph:
         for plan in self.plans:
             for node in plan.nodes:
                 if node.type in ("_Send", "_HostSend", "_Recv", "_HostRecv"):
-                    found.update(task_name(node.attrs[a].decode()) for a in ("send_device", "recv_device"))
+                    found.update(task_of_device(node.attrs[a].decode()) for a in ("send_device", "recv_device"))
         found.discard(here)
         return found
 
@@ -54,7 +49,7 @@ class RegisteredGraph:
         except KeyError:
             pass
         parsed = parse_key(key)
-        task = task_name(parsed.recv_device if is_send else parsed.send_device)
+        task = task_of_device(parsed.recv_device if is_send else parsed.send_device)
         peer = None if task == self.session.task else self.session.peer(task)
         self._peers[key, is_send] = peer
         return peer

@@ -11,8 +11,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from graphrt.cluster.wire_errors import at_task
+from graphrt.core.device_names import parse
 from graphrt.core.errors import OpError
-from graphrt.runtime.rendezvous import Done
+from graphrt.runtime.rendezvous import Done, parse_key
 from graphrt.transport.tensors import int_field, length_field, pack, read_recv_response, size_of, unpack
 
 TENSOR, ANNOUNCED = 1, 2
@@ -36,6 +38,11 @@ def read_prefix(message: Any) -> tuple[int, str, int]:
     step_id, length = _PREFIX.unpack_from(message)
     end = _PREFIX.size + length
     return step_id, str(bytes(message[_PREFIX.size:end]), "utf-8"), end + (-end % _BLOCK)
+
+
+def task_of_device(device: str) -> str:
+    """'/job:ps/replica:0/task:1' of a full device name."""
+    return str(parse(device)._replace(type=None, index=None))
 
 
 class Announced:
@@ -105,7 +112,7 @@ class StepRendezvous:
                 except OpError as malformed:
                     error = malformed
             if error is not None:
-                done(None, False, self._error or error)
+                done(None, False, self._error or at_task(error, task_of_device(parse_key(key).send_device), peer.address))
             else:
                 done(value, is_dead, None)
 

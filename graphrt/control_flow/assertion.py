@@ -7,8 +7,8 @@ from typing import Any
 from graphrt.control_flow.cond import cond
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import int32, string
-from graphrt.core.graph import name_scope
 from graphrt.core.operation import Operation
 
 

@@ -14,8 +14,8 @@ from graphrt.control_flow.assertion import Assert
 from graphrt.control_flow.cond import cond
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
+from graphrt.core.default_graph import control_dependencies, name_scope
 from graphrt.core.dtypes import bool_, int32
-from graphrt.core.graph import control_dependencies, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor
 

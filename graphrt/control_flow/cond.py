@@ -12,8 +12,9 @@ from graphrt.control_flow.dependencies import with_dependencies
 from graphrt.control_flow.version import uses_v2
 from graphrt.core import nest, raw
 from graphrt.core.convert import convert_to_tensor, is_tensor
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import int64
-from graphrt.core.graph import GraphKeys, get_default_graph, name_scope
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 from graphrt.ops.control_flow import merge, switch

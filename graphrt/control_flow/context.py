@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt.core.graph import Graph, get_default_graph
+from graphrt.core.default_graph import get_default_graph
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.registry import OpDef
 from graphrt.core.tensor import Tensor

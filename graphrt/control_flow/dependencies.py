@@ -7,7 +7,7 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.graph import colocate_with, control_dependencies, name_scope
+from graphrt.core.default_graph import colocate_with, control_dependencies, name_scope
 from graphrt.core.tensor import IndexedSlices
 
 

@@ -10,9 +10,9 @@ from graphrt.core import nest, raw
 from graphrt.core.apply import build
 from graphrt.core.attr_values import FunctionRef
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import control_dependencies, name_scope
 from graphrt.core.dtypes import int64
 from graphrt.core.gradients import RegisterGradient
-from graphrt.core.graph import control_dependencies, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.registry import OPS
 from graphrt.core.tensor import IndexedSlices, Tensor

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import raw
+from graphrt.core.default_graph import control_dependencies, name_scope
 from graphrt.core.gradients import set_control_flow_state
-from graphrt.core.graph import control_dependencies, name_scope
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor
 from graphrt.ops.control_flow import switch

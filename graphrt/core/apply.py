@@ -11,9 +11,10 @@ from typing import Any
 
 from graphrt.core import registry
 from graphrt.core.convert import constant_tensor, convert_to_tensor, make_array, peek_dtype
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import DType, of_array
 from graphrt.core.errors import source_line
-from graphrt.core.graph import Graph, get_default_graph, name_scope
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation, user_location
 from graphrt.core.registry import OpDef
 from graphrt.core.signature import REQUIRED, Arg, check_attr

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import registry
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import DType, as_dtype, bool_, of_array, string
-from graphrt.core.graph import get_default_graph, name_scope
 from graphrt.core.shapes import Dimension, TensorShape
 from graphrt.core.tensor import IndexedSlices, Tensor
 

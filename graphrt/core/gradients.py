@@ -16,8 +16,9 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_n_to_tensor_or_indexed_slices, convert_to_tensor_or_indexed_slices
+from graphrt.core.default_graph import colocate_with, get_default_graph, name_scope
 from graphrt.core.errors import source_line
-from graphrt.core.graph import Graph, colocate_with, get_default_graph, name_scope
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import IndexedSlices, Tensor

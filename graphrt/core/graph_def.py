@@ -11,9 +11,10 @@ from typing import Any
 
 from graphrt.core import registry
 from graphrt.core.attr_values import FunctionRef, attr_from_proto, attr_to_proto
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.device_names import canonical_name
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import Graph, get_default_graph
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.registry import OpDef
 from graphrt.core.signature import REQUIRED

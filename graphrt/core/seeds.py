@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import weakref
 
-from graphrt.core.graph import Graph, get_default_graph
+from graphrt.core.default_graph import get_default_graph
+from graphrt.core.graph import Graph
 
 DEFAULT_GRAPH_SEED = 87654321
 MAX_SEED = 2**31 - 1

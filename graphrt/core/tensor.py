@@ -215,8 +215,8 @@ class SparseTensor:
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         from graphrt.core.convert import convert_to_tensor
+        from graphrt.core.default_graph import name_scope
         from graphrt.core.dtypes import int64
-        from graphrt.core.graph import name_scope
 
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
             self._indices = convert_to_tensor(indices, dtype=int64, name="indices")

@@ -84,7 +84,6 @@ def write_checkpoint(path: str, tensors: list[tuple[str, tuple[int, ...], Tensor
             row.data.name = name
             row.data.slice.SetInParent()
             part.fill_proto(row.data.slice)
-            row.data.data.dtype = dtype.number
             _fill(row.data.data, _field(name, dtype), value, dtype)
             table.add(key, row.SerializeToString())
         table.finish()
@@ -205,9 +204,9 @@ class CheckpointV1Reader:
         field = _field(name, dtype)
         items = getattr(proto, field)
         count = math.prod(shape) * (2 if dtype.is_complex else 1)
-        if proto.dtype != dtype.number or len(items) != count:
-            raise DataLossError(None, None, f"{path} is damaged: the slice {part} of '{name}' has {len(items)} values of type "
-                                f"{proto.dtype}, not {count} of {dtype.name}")
+        if len(items) != count:
+            raise DataLossError(None, None, f"{path} is damaged: the slice {part} of '{name}' has {len(items)} values, not "
+                                f"{count} of {dtype.name}")
         try:
             if dtype.is_object:
                 flat = np.empty(count, object)

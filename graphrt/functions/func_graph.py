@@ -10,8 +10,9 @@ from typing import Any
 
 from graphrt.core import nest, raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.function_def import FunctionDefinition
-from graphrt.core.graph import Graph, get_default_graph
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.registry import OpDef
 from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor

@@ -14,10 +14,11 @@ from typing import Any
 from graphrt.core import nest, raw
 from graphrt.core.apply import build
 from graphrt.core.attr_values import FunctionRef
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.dtypes import int32, int64
 from graphrt.core.function_def import FunctionDefinition, call_op_def
 from graphrt.core.gradients import RegisterGradient, gradients, zeros_for
-from graphrt.core.graph import Graph, get_default_graph
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.registry import OPS
 from graphrt.core.tensor import IndexedSlices, Tensor

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphrt.core import raw
-from graphrt.core.graph import get_default_graph, name_scope
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.ops.script import register
 
 

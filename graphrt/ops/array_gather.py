@@ -9,8 +9,8 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import get_default_graph
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, ints, normal, sample, text
 from graphrt.core.shapes import UNKNOWN, TensorShape, unknown

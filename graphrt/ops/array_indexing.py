@@ -9,8 +9,8 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
 from graphrt.core.convert import convert_to_tensor, is_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import DType, bool_, int16, int32, int64
-from graphrt.core.graph import name_scope
 from graphrt.core.shapes import Dimension
 from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import shape_of

@@ -9,8 +9,8 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import DType, int32
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import IndexedSlices, Tensor
 from graphrt.ops.broadcasting import shape_of
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import NUMBERS, REAL, int64
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import name_scope
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import normal, positive, sample
 from graphrt.core.shapes import TensorShape, unknown

@@ -13,9 +13,9 @@ from typing import Any
 
 from graphrt.core import nest, raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import colocate_with, name_scope
 from graphrt.core.dtypes import int32, int64
 from graphrt.core.errors import UnimplementedError
-from graphrt.core.graph import colocate_with, name_scope
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import program
 from graphrt.core.shapes import SCALAR, UNKNOWN, TensorShape

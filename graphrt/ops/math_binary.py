@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import raw
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import (
     COMPLEX,
     FLOATS,
@@ -23,7 +24,6 @@ from graphrt.core.dtypes import (
     string,
     uint8,
 )
-from graphrt.core.graph import name_scope
 from graphrt.core.registry import KernelContext, op
 from graphrt.core.samples import empty, ints, normal, positive, sample, text
 from graphrt.core.tensor import Tensor

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import (
     DType,
     bfloat16,
@@ -29,7 +30,6 @@ from graphrt.core.dtypes import (
     uint32,
     uint64,
 )
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import SparseTensor, Tensor
 
 # What `/` computes in, by the dtype of its operands.

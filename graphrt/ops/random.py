@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from graphrt.core import distributions, raw, rejection
+from graphrt.core.default_graph import control_dependencies
 from graphrt.core.dtypes import FLOATS, INDEX, double, float32, half, int32, int64
 from graphrt.core.errors import InvalidArgumentError
-from graphrt.core.graph import control_dependencies
 from graphrt.core.philox import GuardedPhilox
 from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import program

@@ -10,8 +10,8 @@ import numpy as np
 
 from graphrt.core import raw
 from graphrt.core.constant_value import constant_value
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.dtypes import NUMBERS, QUANTIZED, REAL, bfloat16, half, int32
-from graphrt.core.graph import get_default_graph
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import bools, empty, ints, normal, positive, sample
 from graphrt.core.shapes import UNKNOWN, TensorShape, unknown

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,13 +28,14 @@ from graphrt.tools.task_group import (
     TaskGroup,
     Timer,
 )
-from graphrt.tools.task_output import LinePrefixer, prefixes, wants_colour
+from graphrt.tools.task_output import LinePrefixer, Screen, prefixes, wants_colour
 
 _EPILOG = """\
 Each task finds in its environment
   TF_CONFIG                       the cluster and which task it is, as TensorFlow's launchers write it
   GRAPHRT_CLUSTER, _JOB, _TASK    the same in three: {"worker": ["host:port"]}, worker, 0
   OMP_NUM_THREADS                 its share of the cores, where you have not set one
+  GRAPHRT_PROGRESS=live           on a terminal: a line that ends in a carriage return is kept at the bottom
 
 The run is over when all workers have ended: parameter servers are then stopped. A task that fails ends all,
 and its exit status is the command's. Ctrl-C and SIGTERM reach every task; a second Ctrl-C kills.
@@ -120,8 +122,8 @@ def make_tasks(jobs: dict[str, int]) -> list[Task]:
     return [Task(job, i, f"{LOOPBACK}:{next(ports)}") for job, count in jobs.items() for i in range(count)]
 
 
-def environment(task: Task, tasks: Sequence[Task]) -> dict[str, str]:
-    """This process's environment with what `task` has to know."""
+def environment(task: Task, tasks: Sequence[Task], is_live: bool = False) -> dict[str, str]:
+    """This process's environment with what `task` has to know; `is_live`: it may draw over its lines."""
     cluster: dict[str, list[str]] = {}
     for each in tasks:
         cluster.setdefault(each.job, []).append(each.address)
@@ -130,7 +132,13 @@ def environment(task: Task, tasks: Sequence[Task]) -> dict[str, str]:
     made["GRAPHRT_CLUSTER"] = json.dumps(cluster)
     made["GRAPHRT_JOB"], made["GRAPHRT_TASK"] = task.job, str(task.index)
     made.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // len(tasks))))
+    if is_live:
+        made["GRAPHRT_PROGRESS"] = "live"
     return made
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def _cores() -> int:
@@ -153,6 +161,8 @@ class Launch:
         self._events: asyncio.Queue[Any] = asyncio.Queue()
         self._deadline: float | None = None
         self._status: int | None = None
+        is_live = wants_colour(sys.stdout.isatty() and sys.stderr.isatty())
+        self._screen = Screen(sys.stdout.buffer, _columns) if is_live else Screen()
 
     async def run(self) -> int:
         """Start all, until all have ended. Gives the exit status; no process of a task is left."""
@@ -164,10 +174,12 @@ class Launch:
         watchers: list[asyncio.Task[None]] = []
         try:
             names = [str(t) for t in self._commands]
-            out, err = (prefixes(names, wants_colour(s.isatty())) for s in (sys.stdout, sys.stderr))
-            for (task, command), *both in zip(self._commands.items(), out, err):
+            streams = (sys.stdout, sys.stderr)
+            behind = zip(*(prefixes(names, wants_colour(s.isatty())) for s in streams))
+            for (task, command), own in zip(self._commands.items(), behind):
+                prefixers = [LinePrefixer(p, s.buffer, self._screen) for p, s in zip(own, streams)]
                 process = await self._start(task, command)
-                watchers.append(loop.create_task(self._watch(task, process, *both)))
+                watchers.append(loop.create_task(self._watch(task, process, prefixers)))
             while self._status is None:
                 self._do(await self._next_event())
             return self._status
@@ -192,23 +204,22 @@ class Launch:
         # A process group of its own: a signal reaches what the task started too, and Ctrl-C comes by us only.
         made = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, env=environment(task, list(self._commands)),
-            start_new_session=True)
+            stderr=asyncio.subprocess.PIPE, start_new_session=True,
+            env=environment(task, list(self._commands), self._screen.terminal is not None))
         self._processes[task] = made
         return made
 
-    async def _watch(self, task: Task, process: asyncio.subprocess.Process, out_prefix: bytes,
-                     err_prefix: bytes) -> None:
+    async def _watch(self, task: Task, process: asyncio.subprocess.Process,
+                     prefixers: list[LinePrefixer]) -> None:
         """Pass on what the task prints, then say that it has ended."""
-        assert process.stdout is not None and process.stderr is not None
-        out = asyncio.create_task(self._pass_on(process.stdout, LinePrefixer(out_prefix, sys.stdout.buffer)))
-        err = asyncio.create_task(self._pass_on(process.stderr, LinePrefixer(err_prefix, sys.stderr.buffer)))
+        streams = (process.stdout, process.stderr)
+        pipes = [asyncio.create_task(self._pass_on(s, p)) for s, p in zip(streams, prefixers)]
         status = await process.wait()
         _signal_group(process.pid, signal.SIGKILL)  # what it started and left: that would hold the pipes
-        await asyncio.gather(out, err)
+        await asyncio.gather(*pipes)
         self._events.put_nowait((task, status))
 
-    async def _pass_on(self, stream: asyncio.StreamReader, prefixer: LinePrefixer) -> None:
+    async def _pass_on(self, stream: Any, prefixer: LinePrefixer) -> None:
         reads = True
         while data := await stream.read(_READ):
             if reads:
@@ -237,7 +248,7 @@ class Launch:
                 case Signal(task, number):
                     _signal_group(self._processes[task].pid, number)
                 case Say(text):
-                    print(f"graphrt launch: {text}", file=sys.stderr, flush=True)
+                    self._screen.write(sys.stderr.buffer, [f"graphrt launch: {text}".encode()])
                 case Timer(seconds):
                     now = asyncio.get_running_loop().time()
                     self._deadline = None if seconds is None else now + seconds

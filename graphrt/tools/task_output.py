@@ -1,14 +1,14 @@
 """What tasks print, a line at a time, each behind the name of its task.
 
-On a terminal, a line that a task draws over itself (it ends in a carriage return) stays at the bottom, one for each
-task, under what scrolls by. Elsewhere it is a line like others.
+On a terminal, a line that a task draws over itself (it ends in a carriage return) stays at the bottom, one
+for each task, under what scrolls by. Elsewhere it is a line like others.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
 # A line that goes on for longer is broken, so that a task which never ends one does not fill the memory.
@@ -24,10 +24,10 @@ class Screen:
 
     Args:
       terminal: where the drawn lines are; None where there is no terminal.
-      width: columns of the terminal: a drawn line is cut to them.
+      width: gives the columns of the terminal: a drawn line is cut to them.
     """
 
-    def __init__(self, terminal: BinaryIO | None = None, width: int = 80) -> None:
+    def __init__(self, terminal: BinaryIO | None = None, width: Callable[[], int] = lambda: 80) -> None:
         self.terminal, self._width = terminal, width
         self._drawn: dict[bytes, bytes] = {}
 
@@ -48,7 +48,7 @@ class Screen:
         if line is None:
             del self._drawn[prefix]
         else:
-            room = max(0, self._width - 1 - len(_ESCAPE.sub(b"", prefix)))
+            room = max(0, self._width() - 1 - len(_ESCAPE.sub(b"", prefix)))
             self._drawn[prefix] = _ESCAPE.sub(b"", line).decode(errors="replace")[:room].encode()
         self._draw()
 
@@ -59,7 +59,8 @@ class Screen:
 
     def _draw(self) -> None:
         if self.terminal is not None and self._drawn:
-            self.terminal.write(b"".join(p + self._drawn[p] + b"\n" for p in sorted(self._drawn)))
+            order = sorted(self._drawn, key=lambda prefix: _ESCAPE.sub(b"", prefix))
+            self.terminal.write(b"".join(p + self._drawn[p] + b"\n" for p in order))
             self.terminal.flush()
 
 
@@ -68,29 +69,33 @@ class LinePrefixer:
 
     def __init__(self, prefix: bytes, sink: BinaryIO, screen: Screen) -> None:
         self._prefix, self._sink, self._screen, self._rest = prefix, sink, screen, b""
+        self._returned: bytes | None = None  # the line whose '\r' ended the last data: a '\n' may follow
 
     def feed(self, data: bytes) -> None:
         """Write the lines that `data` completes."""
-        text = self._rest + data
-        # What '\\r' means is open until the next byte is there; at once where it is drawn anyway.
-        open_end = text.endswith(b"\r") and self._screen.terminal is None
-        *pieces, rest = _BREAK.split(text[:-1] if open_end else text)
-        self._rest = rest + (b"\r" if open_end else b"")
-        lines: list[bytes] = []
+        is_live, lines = self._screen.terminal is not None, []
+        if self._returned is not None and data.startswith(b"\n"):
+            data = data[1:]
+            lines += [self._returned] if is_live else []
+        *pieces, self._rest = _BREAK.split(self._rest + data)
+        drawn = None
         for line, end in zip(pieces[::2], pieces[1::2]):
-            if end == b"\r" and self._screen.terminal is not None:
-                if line:
-                    self._screen.draw(self._prefix, line)
+            if end == b"\r" and is_live:
+                drawn = line or drawn
             elif line or end != b"\r":
                 lines.append(line)
+                drawn = None
+        self._returned = pieces[-2] if pieces and pieces[-1] == b"\r" and not self._rest else None
         while len(self._rest) > LONGEST_LINE:
             lines.append(self._rest[:LONGEST_LINE])
             self._rest = self._rest[LONGEST_LINE:]
         self._write(lines)
+        if drawn is not None:
+            self._screen.draw(self._prefix, drawn)
 
     def close(self) -> None:
         """Write what is left without the end of its line."""
-        rest, self._rest = self._rest.rstrip(b"\r"), b""
+        rest, self._rest = self._rest, b""
         self._write([rest] if rest else [])
         self._screen.draw(self._prefix, None)
 

@@ -8,7 +8,7 @@ from graphrt import initializers
 from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import constant_tensor
-from graphrt.core.graph import get_default_graph
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor
 from graphrt.train.optimizer import FusedOptimizer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphrt.core import raw
-from graphrt.core.graph import get_default_graph
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import IndexedSlices, Tensor
 from graphrt.train.optimizer import FusedOptimizer, as_dtype_of

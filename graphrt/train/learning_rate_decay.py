@@ -9,8 +9,8 @@ from typing import Any
 from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import constant_tensor, convert_to_tensor
+from graphrt.core.default_graph import name_scope
 from graphrt.core.dtypes import DType, int32, int64
-from graphrt.core.graph import name_scope
 from graphrt.core.tensor import Tensor
 
 __all__ = [

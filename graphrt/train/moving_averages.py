@@ -8,8 +8,9 @@ from graphrt import initializers
 from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import bfloat16, float32, float64, half
-from graphrt.core.graph import GraphKeys, get_default_graph, name_scope
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import TensorReference
 from graphrt.train import slots

@@ -13,9 +13,10 @@ from typing import Any
 from graphrt.api.math_elementwise import cast
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor, convert_to_tensor_or_indexed_slices
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import DType, bfloat16, float32, float64, half, resource
 from graphrt.core.gradients import gradients
-from graphrt.core.graph import GraphKeys, get_default_graph, name_scope
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import IndexedSlices, Tensor
 from graphrt.train import slots

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphrt import initializers
 from graphrt.core import raw
-from graphrt.core.graph import get_default_graph
+from graphrt.core.default_graph import get_default_graph
 from graphrt.variables.lifting import initialized_value
 from graphrt.variables.ref_variable import RefVariable
 from graphrt.variables.resource_variable import is_resource_variable

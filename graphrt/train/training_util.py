@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.dtypes import int64
-from graphrt.core.graph import Graph, GraphKeys, get_default_graph
+from graphrt.core.graph import Graph
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.tensor import Tensor
 from graphrt.variables.lifting import initialized_value
 from graphrt.variables.variable import Variable, VariableAggregation

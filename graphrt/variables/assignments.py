@@ -6,7 +6,7 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
-from graphrt.core.graph import name_scope
+from graphrt.core.default_graph import name_scope
 from graphrt.core.tensor import Tensor
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphrt.core import raw
-from graphrt.core.graph import GraphKeys, get_collection, get_default_graph, name_scope
+from graphrt.core.default_graph import get_collection, get_default_graph, name_scope
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import UNKNOWN
 from graphrt.core.tensor import Tensor

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt.core.graph import GraphKeys
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor
 

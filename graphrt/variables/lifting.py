@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from graphrt.core import raw
-from graphrt.core.graph import Graph, default_graphs, get_default_graph, name_scope
+from graphrt.core.default_graph import default_graphs, get_default_graph, name_scope
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import IndexedSlices, Tensor
 

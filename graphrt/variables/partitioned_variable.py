@@ -9,8 +9,8 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.dtypes import DType, as_dtype, string
-from graphrt.core.graph import get_default_graph
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import TensorShape, as_shape
 from graphrt.core.tensor import Tensor

@@ -7,8 +7,9 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import DType, as_dtype
-from graphrt.core.graph import Graph, get_default_graph, name_scope
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import UNKNOWN, TensorShape, as_shape
 from graphrt.core.tensor import IndexedSlices, Tensor

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from graphrt.core.default_graph import get_collection, get_collection_ref
 from graphrt.core.errors import source_line
-from graphrt.core.graph import GraphKeys, get_collection, get_collection_ref
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import user_location
 from graphrt.variables.variable_scope import (
     PureVariableScope,

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from graphrt.core.default_graph import get_default_graph
 from graphrt.core.dtypes import DType
-from graphrt.core.graph import Graph, get_default_graph
+from graphrt.core.graph import Graph
 from graphrt.core.operation import Operation
 from graphrt.core.shapes import TensorShape
 from graphrt.core.tensor import Tensor, TensorReference

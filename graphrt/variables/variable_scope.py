@@ -14,8 +14,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import get_collection, get_default_graph, graph_of, name_scope
 from graphrt.core.dtypes import float32
-from graphrt.core.graph import GraphKeys, get_collection, get_default_graph, graph_of, name_scope
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.variables.lifting import outside_functions
 from graphrt.variables.variable import VariableAggregation, VariableSynchronization
 from graphrt.variables.variable_store import AUTO_REUSE, VariableStore, default_store

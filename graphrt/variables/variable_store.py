@@ -9,8 +9,10 @@ from typing import Any
 
 from graphrt.core import raw
 from graphrt.core.convert import convert_to_tensor
+from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.dtypes import DType, as_dtype, float32, string
-from graphrt.core.graph import Graph, GraphKeys, get_default_graph, name_scope
+from graphrt.core.graph import Graph
+from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.shapes import TensorShape, as_shape
 from graphrt.core.tensor import Tensor
 from graphrt.variables.lifting import init_scope, outside_functions

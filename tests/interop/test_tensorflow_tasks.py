@@ -98,7 +98,7 @@ def test_dtypes_strings_and_dead_tensors_cross(cluster):
             total = lib.reduce_sum(big)
             switched = lib.raw_ops.Switch(data=total, pred=choose)
         with lib.device(SECOND):
-            alive = lib.raw_ops.Merge(inputs=[switched[0] * 0 - 1, switched[1] * 1]).output
+            alive = lib.raw_ops.Merge(inputs=[switched[0] * 0 - 1, switched[1] * 1])[0]
         with lib.Session(target) as session:
             made, words, count = session.run([here, lib.strings.join([text, text]), total])
             for value, dtype in zip(made, ("float16", "float64", "int64", "uint8", "bool", "complex64")):
