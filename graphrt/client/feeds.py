@@ -76,6 +76,12 @@ class Feeder:
             return make_array(value, string)
         if dtype.is_object:
             return value
+        is_array = isinstance(value, (np.ndarray, np.generic))
+        if is_array and (dtype.is_integer and value.dtype.kind in "fc" or dtype.is_floating and value.dtype.kind == "c"):
+            raise TypeError(
+                f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: they would "
+                "be truncated. Use value.astype() where that is meant"
+            )
         try:
             if value.__class__ is float or value.__class__ is int:
                 array = np.array(value, self.dtype)
@@ -90,15 +96,21 @@ class Feeder:
             ) from None
         if isinstance(value, int) and not isinstance(value, bool) and dtype.is_integer and array != value:
             raise self._too_large(value)
-        if dtype.is_integer and isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "fc":
-            raise TypeError(
-                f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: "
-                "they would be "
-                "truncated. Use value.astype() where that is meant"
-            )
+        if is_array and value.dtype.kind in "iu" and dtype.is_integer and not np.can_cast(value.dtype, self.dtype):
+            self._check_range(value, array)
         if isinstance(value, float) and dtype.is_integer:
             raise TypeError(f"cannot feed the float {value} for Tensor '{tensor.name}' of dtype {dtype.name}")
         return array
+
+    def _check_range(self, value: Any, array: np.ndarray) -> None:
+        """Raise TypeError where a conversion between integer types has changed a value."""
+        changed = (array != value) | ((array < 0) != (value < 0))
+        if changed.any():
+            first = value[changed].flat[0] if value.ndim else value
+            raise TypeError(
+                f"cannot feed {value.dtype.name} values for Tensor '{self.tensor.name}' of dtype "
+                f"{self.tensor.dtype.base_dtype.name}: it does not hold {first}"
+            )
 
     def _too_large(self, value: Any) -> TypeError:
         return TypeError(

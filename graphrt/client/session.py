@@ -6,8 +6,9 @@ the feeds and calls. The fast path of a repeated call is a dictionary look-up, a
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphrt.client.feeds import Feeder, fed_tensor, flatten_feeds
@@ -47,6 +48,7 @@ class BaseSession:
         self._prepared: dict[Any, _Prepared] = {}
         self._lock = threading.RLock()
         self._partial: dict[str, Any] = {}
+        self._partial_numbers = itertools.count()
         self._master = self._connect()
 
     def _connect(self) -> Any:
@@ -138,6 +140,8 @@ class BaseSession:
             raise RuntimeError(
                 "The Session graph is empty. Add operations to the graph before calling run()."
             )
+        if feed_dict is not None and not isinstance(feed_dict, Mapping):
+            raise TypeError(f"feed_dict must be a dictionary of values by tensor, but got {type(feed_dict)}")
         planned = Fetches(graph, fetches)
         tensors, _ = flatten_feeds(graph, feed_dict) if feed_dict else ([], [])
         with self._lock:
@@ -165,6 +169,8 @@ class BaseSession:
     ) -> Any:
         from graphrt.cluster.local import Collected
 
+        if options is not None and not hasattr(options, "timeout_in_ms"):
+            raise TypeError(f"options must be a tf.RunOptions, but got {type(options)}")
         timeout = run_timeout(options, self._options.timeout)
         collected = Collected() if run_metadata is not None else None
         if collected is None or not (
@@ -229,7 +235,7 @@ class BaseSession:
         feed_tensors = [fed_tensor(self._graph, f) for f in feeds or ()]
         prepared = self._prepare(fetches, dict.fromkeys(feed_tensors), None, is_partial=True)
         step = prepared.executable.begin_partial(self._options.timeout)
-        handle = f"{len(self._partial)}->{';'.join(t.name for t in prepared.fetches.tensors)}"
+        handle = f"{next(self._partial_numbers)}->{';'.join(t.name for t in prepared.fetches.tensors)}"
         fetched = {t: i for i, t in enumerate(prepared.fetches.tensors)}
         self._partial[handle] = _PartialRun(
             step,
@@ -250,11 +256,17 @@ class BaseSession:
         partial = self._partial.get(handle)
         if partial is None:
             raise InvalidArgumentError(
-                None, None, f"there is no partial run '{handle}': partial_run_setup returns handles"
+                None,
+                None,
+                f"there is no partial run '{handle}': partial_run_setup returns handles, which hold until all "
+                "that they name was fetched",
             )
         planned = Fetches(self._graph, fetches)
         tensors, values = flatten_feeds(self._graph, feed_dict) if feed_dict else ([], [])
-        return planned.build([as_fetched(v) for v in partial.go_on(planned, tensors, values)])
+        made = partial.go_on(planned, tensors, values)
+        if partial.is_over:
+            self._partial.pop(handle, None)
+        return planned.build([as_fetched(v) for v in made])
 
     # -- life
     # --------------------------------------------------------------------------------------------------
@@ -322,6 +334,11 @@ class _PartialRun:
         )
         self.fed: set[Tensor] = set()
         self.taken: set[Any] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """True once everything that was named has been fetched and run."""
+        return len(self.taken) == len(self.fetches) + len(self.operations)
 
     def go_on(self, planned: Fetches, tensors: list[Tensor], values: list[Any]) -> list[Any]:
         for tensor in tensors:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from graphrt.cluster.distributed_step import DistributedCallerStep, DistributedPooledStep, RemotePart
 from graphrt.cluster.local import Collected, new_step_id, timed
 from graphrt.cluster.wire_errors import from_wire, node_name
@@ -58,7 +60,14 @@ class ClusterExecutable:
         self.feed_dtypes = [n.dtypes[0].base_dtype for n in compiled.step.args]
 
     def _fetched(self, step: Any) -> list[Any]:
-        return step.runs[self._fetching].fetches if self._fetching is not None else []
+        """The fetched values: arrays of the caller's own. One that came in a message is memory that cannot be written."""
+        if self._fetching is None:
+            return []
+        values = step.runs[self._fetching].fetches
+        for i, value in enumerate(values):
+            if value.__class__ is np.ndarray and not value.flags.writeable:
+                values[i] = value.copy()
+        return values
 
     def _begin(self, kind: Any, feeds: list[Any], is_traced: bool, **named: Any) -> Any:
         step_id = new_step_id()

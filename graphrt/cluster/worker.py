@@ -238,7 +238,7 @@ class Worker:
         """A tensor was pushed, or announced."""
         try:
             step_id, key, size = read_prefix(message)
-            value, is_dead = unpack(message[size:]) if kind == TENSOR else (ANNOUNCEMENT, False)
+            value, is_dead = unpack(message[size:], False) if kind == TENSOR else (ANNOUNCEMENT, False)
             with self._lock:
                 entry = self.steps.on_reach(step_id, time.monotonic())
             entry.rendezvous.send(key, value, is_dead)

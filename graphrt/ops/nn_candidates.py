@@ -15,6 +15,7 @@ import numpy as np
 
 from graphrt.core.errors import InvalidArgumentError, NotFoundError
 from graphrt.core.philox import GuardedPhilox, Stream, fill_words
+from graphrt.core.file_access import confined
 from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import program, sample
 from graphrt.core.shapes import TensorShape, unknown
@@ -402,7 +403,7 @@ def _weights(listed: list[float], attrs: dict[str, Any]) -> np.ndarray:
 def _vocabulary(path: str) -> list[float]:
     """The last column of a file of comma-separated lines."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(confined(path), encoding="utf-8") as file:
             return [float(line.rstrip("\n").rpartition(",")[2]) for line in file if line.strip()]
     except FileNotFoundError:
         raise NotFoundError(None, None, f"vocab_file {path!r} does not exist") from None

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphrt.core.dtypes import DType, string
 from graphrt.core.errors import InvalidArgumentError
+from graphrt.core.file_access import confined
 from graphrt.core.registry import KernelContext, ShapeContext, op
 from graphrt.core.samples import empty, normal, program, sample, text
 from graphrt.core.shapes import SCALAR, TensorShape
@@ -239,7 +240,7 @@ class PrintV2:
         stream = k.attrs["output_stream"].decode()
         with _printing:
             if stream.startswith("file://"):
-                with open(stream.removeprefix("file://"), "a", encoding="utf-8") as file:
+                with open(confined(stream.removeprefix("file://")), "a", encoding="utf-8") as file:
                     file.write(line)
             elif stream in ("stdout", "stderr"):
                 print(line, end="", file=getattr(sys, stream), flush=True)

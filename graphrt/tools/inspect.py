@@ -107,7 +107,7 @@ def node_lines(graph_def: Any, pattern: re.Pattern[str]) -> list[str]:
     """
     functions = graph_def.library.function
     places = [("", graph_def.node), *((f"{f.signature.name}: ", f.node_def) for f in functions)]
-    lines = [f"{prefix}{n.name} = {n.op}({', '.join(n.input)}) {typed(n)} {n.device}".rstrip()
+    lines = [" ".join(filter(None, (f"{prefix}{n.name} = {n.op}({', '.join(n.input)})", typed(n), n.device)))
              for prefix, nodes in places for n in nodes if pattern.search(n.name) or pattern.search(n.op)]
     if not lines:
         raise UsageError(f"no node's name or type matches {pattern.pattern!r}")

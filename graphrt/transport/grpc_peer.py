@@ -34,6 +34,8 @@ OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.http2.lookahead_bytes", 16 << 20),
+    ("grpc.http2.max_frame_size", 1 << 20),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),

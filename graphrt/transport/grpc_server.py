@@ -20,6 +20,8 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.so_reuseport", 0),
+    ("grpc.http2.lookahead_bytes", 16 << 20),
+    ("grpc.http2.max_frame_size", 1 << 20),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),

@@ -4,8 +4,9 @@ What is sent is queued as frames and leaves in messages that hold as many as are
 pieces, between which small frames pass, so a big tensor never delays a step's control. Silence is a loss: each side
 sends a sign of life every `BEAT` seconds, and gives the link up after `SILENCE` without any.
 
-A frame: kind (1 byte; with CONTINUED, a further piece), id (4), length of its head (4), length of the whole payload (8), length of
-this piece (4), the head, the piece. Integers are little-endian.
+A frame: kind (1 byte; with CONTINUED, a further piece), 3 empty, id (4), length of its head (4), length of this piece (4), length
+of the whole payload (8), the head, the piece; head and piece are filled up to 16 bytes, so that a tensor is aligned where it
+arrives. Integers are little-endian.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ SILENCE = 30.0
 MAX_PAYLOAD = 1 << 36
 CALL, ANSWER, POST, CANCEL, LIFE = 1, 2, 3, 4, 5
 CONTINUED = 0x80
-_HEADER = struct.Struct("<BIIQI")
+_HEADER = struct.Struct("<BxxxIIIQ")
+_ALIGN = 16
 _LIMIT = 1 << 32
+# Larger payloads are copied once, when they leave.
+_JOINED_UP_TO = 1 << 14
 
 
 class Called(NamedTuple):
@@ -70,7 +74,7 @@ class LinkMachine:
         self.heard = now
         self._said = now
         self._ids = itertools.count(1)
-        self._small: deque[bytes] = deque()
+        self._small: deque[tuple[int, list[Any]]] = deque()
         self._bulk: deque[_Outgoing] = deque()
         self._incoming: dict[tuple[int, int], _Incoming] = {}
 
@@ -99,7 +103,11 @@ class LinkMachine:
         buffers = payload if payload.__class__ is list else [payload]
         total = sum([len(b) for b in buffers])
         if total <= PIECE:
-            self._small.append(b"".join([_HEADER.pack(kind, number, len(head), total, total), head, *buffers]))
+            frame = _frame(kind, number, head, buffers, total, total)
+            if total <= _JOINED_UP_TO:
+                # Its buffers are free from here on.
+                frame = [b"".join(frame)]
+            self._small.append((_HEADER.size + len(head) + total, frame))
         else:
             self._bulk.append(_Outgoing(kind, number, head, buffers, total))
 
@@ -111,9 +119,9 @@ class LinkMachine:
         """What to write next: all small frames up to a piece's size, and a piece of the payload whose turn it is."""
         small, frames, size = self._small, [], 0
         while small and size < PIECE:
-            frame = small.popleft()
-            frames.append(frame)
-            size += len(frame)
+            length, frame = small.popleft()
+            frames += frame
+            size += length
         if self._bulk and size < PIECE:
             outgoing = self._bulk.popleft()
             frames += outgoing.piece()
@@ -138,12 +146,14 @@ class LinkMachine:
         at = 0
         try:
             while at < len(view):
-                kind, number, head_size, total, piece_size = _HEADER.unpack_from(view, at)
+                kind, number, head_size, piece_size, total = _HEADER.unpack_from(view, at)
                 at += _HEADER.size
                 head = bytes(view[at:at + head_size])
                 at += head_size
+                at += -at % _ALIGN
                 piece = view[at:at + piece_size]
                 at += piece_size
+                at += -at % _ALIGN
                 if at > len(view) or total > MAX_PAYLOAD:
                     raise ValueError("a frame's lengths are wrong")
                 if kind & CONTINUED or piece_size < total:
@@ -182,6 +192,12 @@ class LinkMachine:
         return None
 
 
+def _frame(kind: int, number: int, head: bytes, buffers: list[Any], size: int, total: int) -> list[Any]:
+    """The buffers of a frame that carries `size` bytes of a payload of `total`."""
+    start = _HEADER.pack(kind, number, len(head), size, total) + head
+    return [start + b"\0" * (-len(start) % _ALIGN), *buffers, b"\0" * (-size % _ALIGN)]
+
+
 class _Outgoing:
     """A payload that leaves in pieces."""
 
@@ -209,7 +225,7 @@ class _Outgoing:
         kind = self.kind if self.left == self.total else self.kind | CONTINUED
         self.left -= size
         head, self.head = self.head, b""
-        return [_HEADER.pack(kind, self.number, len(head), self.total, size), head, *taken]
+        return _frame(kind, self.number, head, taken, size, self.total)
 
 
 class _Incoming:

@@ -41,8 +41,9 @@ def pack(value: Any, is_dead: bool = False) -> list[Any]:
     return [header + b"\0" * (-len(header) % _BLOCK), buffer_of(array)]
 
 
-def unpack(buffer: Any) -> tuple[Any, bool]:
-    """(array, is_dead) of what `pack` made. The array is writable: it is the buffer itself where that is, else a copy."""
+def unpack(buffer: Any, is_copied: bool = True) -> tuple[Any, bool]:
+    """(array, is_dead) of what `pack` made. The array is the buffer itself; a copy, where that cannot be written and
+    `is_copied`, or where it is not aligned."""
     flags, number, rank, _ = _HEADER.unpack_from(buffer)
     if flags & _DEAD:
         return None, True
@@ -53,7 +54,8 @@ def unpack(buffer: Any) -> tuple[Any, bool]:
     shape = struct.unpack_from(f"<{rank}q", buffer, _HEADER.size)
     size = _HEADER.size + 8 * rank
     array = np.frombuffer(buffer, np.uint8, offset=size + (-size % _BLOCK)).view(dtype).reshape(shape)
-    return (array if array.flags.writeable else array.copy()), False
+    flags = array.flags
+    return (array if flags.aligned and (flags.writeable or not is_copied) else array.copy()), False
 
 
 # -- protobuf by hand --------------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ def _known(number: int) -> bool:
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tolist()
     return pytest.approx(value, nan_ok=True) if isinstance(value, float) else value
 
 

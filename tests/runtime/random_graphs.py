@@ -8,6 +8,7 @@ adds many of them up only ever meets those, and "equal" can mean every bit.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -121,11 +122,15 @@ class _Writer:
         self.types = self.program.types
         self.variables: list[tuple[str, Shape, bool]] = []  # dtype, shape, is_ref
         self.queued: list[int] = []
+        # Values that effects come with. What waits for one and takes it too waits for nothing where it is fed.
+        self.effects: set[int] = set()
         self.seeds = 0
 
     def emit(self, text: str, make: Callable[..., Any], inputs: list[int], *types: Type) -> int:
         """The number of the first new value."""
         first = len(self.types)
+        if text.startswith(_EFFECTS):
+            self.effects.update(range(first, first + len(types)))
         self.program.instructions.append(Instruction(text, make, inputs, list(types), self.c.below(4)))
         self.types.extend(types)
         return first
@@ -167,12 +172,28 @@ def program(source: bytes, stateless: bool = False) -> Program:
         feeds = [0, 1, 2]
         if w.c.below(4) == 3:
             fed = w.c.below(len(w.types))
-            if fed not in feeds:
+            if fed not in feeds and fed not in w.effects:
                 feeds.append(fed)
         for _ in range(1 + w.c.below(2)):
             batch = batches[w.c.below(len(batches))]
             made.steps += [Step(fetches, feeds, batch)] * 3
     return made
+
+
+def shrunk(source: bytes, fails: Callable[[bytes], bool], seconds: float = 20.0) -> bytes:
+    """Fewer bytes that still fail, found by leaving out parts for a while."""
+    until = time.monotonic() + seconds
+    size = len(source) // 2
+    while size and time.monotonic() < until:
+        at = 0
+        while at < len(source) and time.monotonic() < until:
+            shorter = source[:at] + source[at + size:]
+            if fails(shorter):
+                source = shorter
+            else:
+                at += size
+        size //= 2
+    return source
 
 
 def feed_value(t: Type, batch: int, salt: int) -> np.ndarray:
@@ -702,4 +723,6 @@ _GENERATORS: list[Callable[[_Writer], Any]] = [
     _unary, _binary, _view, _constant, _reduce, _matmul, _join, _cond, _read, _update, _select, _compare, _gather, _like, _cast,
     _unary, _binary, _view, _scatter, _random, _queue, _cond, _update, _unstack, _split, _mask, _logical, _cumsum, _argmax, _waits,
 ]
+# The first words of instructions that come with effects.
+_EFFECTS = ("views of", "read", "assign", "scatter", "enqueue", "cond")
 _STATEFUL = (_read, _update, _scatter, _random, _queue)

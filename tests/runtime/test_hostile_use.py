@@ -337,3 +337,60 @@ def test_feeds_of_several_parts_beside_others_go_where_they_belong() -> None:
             assert [np.asarray(g).tolist() for g in got] == [[[2.0, 4.0]], [4], [15.0], 11.0, 22.0]
             got = sess.run(fetches, {(x, y): (30.0, 40.0), slices: got_slices, sparse: ([[0]], [5.0], [4])})
             assert got[3] == 31.0 and got[4] == 42.0
+
+
+@pytest.mark.parametrize(("dtype", "value"), [
+    (tf.int32, np.array([1, 2**40])), (tf.int32, np.int64(2**31)), (tf.uint8, np.array([-1])), (tf.int64, np.array([2**63], np.uint64)),
+    (tf.int32, np.array([1.0])), (tf.float32, np.array([1j])), (tf.int32, 2**40), (tf.int32, 1.5)])
+def test_values_that_a_dtype_does_not_hold_are_refused(dtype: Any, value: Any) -> None:
+    x = tf.placeholder(dtype, None)
+    with tf.Session() as sess, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError, match="cannot feed|larger type"):
+            sess.run(x, {x: value})
+
+
+@pytest.mark.parametrize("value", [np.array([1, 2]), np.int64(7), np.array([3], np.uint64), np.array([], np.int64), [1, 2], True])
+def test_integers_that_fit_are_fed_from_any_integer_type(value: Any) -> None:
+    x = tf.placeholder(tf.int32, None)
+    with tf.Session() as sess:
+        got = sess.run(x, {x: value})
+    assert got.dtype == np.int32 and np.array_equal(got, value)
+
+
+def test_arguments_that_are_no_feeds_and_no_options_are_refused_by_name() -> None:
+    x = tf.placeholder(tf.float32, [2])
+    with tf.Session() as sess:
+        with pytest.raises(TypeError, match="feed_dict must be a dictionary"):
+            sess.run(x, [1.0, 2.0])
+        with pytest.raises(TypeError, match=r"options must be a tf\.RunOptions"):
+            sess.run(x, {x: [1.0, 2.0]}, 3)
+
+
+def test_partial_runs_that_are_over_leave_nothing_and_those_that_are_not_end_with_the_session() -> None:
+    a, b = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+    c = a + 1.0
+    d = c * b
+    sess = tf.Session()
+    for turn in range(5):
+        handle = sess.partial_run_setup([c, d], [a, b])
+        assert sess.partial_run(handle, c, {a: turn}) == turn + 1.0
+        assert sess.partial_run(handle, d, {b: 2.0}) == 2.0 * (turn + 1.0)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="there is no partial run"):
+            sess.partial_run(handle, d)
+    assert not sess._partial and not sess._master.running
+    handle = sess.partial_run_setup([c, d], [a, b])
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            sess.partial_run(handle, d, {a: 1.0})
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join(0.05)
+    sess.close()
+    thread.join(20)
+    assert not thread.is_alive() and isinstance(failures[0], (tf.errors.CancelledError, RuntimeError))

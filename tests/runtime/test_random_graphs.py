@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import graphrt as tf
 from graphrt.runtime import arena, plan
-from tests.runtime.random_graphs import Program, feed_value, program
+from tests.runtime.random_graphs import Program, feed_value, program, shrunk
 
 PROGRAMS = st.binary(min_size=60, max_size=300)
 ONE_CPU = [""]
 DEVICES = ["/cpu:0", "/cpu:1", "/gpu:0", "/gpu:1"]
+# Failing programs are made smaller by `holds_for`, within a bound that hypothesis does not have.
+EXAMPLES = {"suppress_health_check": list(HealthCheck), "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
 
 
 @pytest.fixture(autouse=True)
@@ -93,27 +95,55 @@ def assert_same(made: Program, wanted: list[list[Any]], got: list[list[Any]], wh
             assert_same_bits(x, y, f"{what}: v{fetch} in step {number} of {made!r}")
 
 
-@settings(max_examples=350, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def holds_for(source: bytes, check: Callable[[bytes], None]) -> None:
+    """Run `check(source)`; where it fails, fail with fewer bytes if they do too."""
+    def fails(shorter: bytes) -> bool:
+        try:
+            check(shorter)
+        except Exception:
+            return True
+        return False
+
+    try:
+        check(source)
+    except Exception as first:
+        small = shrunk(source, fails)
+        try:
+            check(small)
+        except Exception as error:
+            raise AssertionError(f"{error}\nfor the bytes {small!r}:\n{program(small)}") from error
+        raise AssertionError(f"once in a while, for {source!r}") from first
+
+
+@settings(max_examples=350, **EXAMPLES)
 @given(PROGRAMS, st.integers(0, 5))
 def test_partitioned_optimised_and_planned_steps_give_the_bits_of_plain_ones(source: bytes, turn: int) -> None:
-    made = program(source)
-    plain = results(made, ONE_CPU, optimised=False)
-    assert_same(made, plain, results(made, ONE_CPU, optimised=True), "optimised")
     devices = DEVICES[turn % 4:] + DEVICES[:turn % 4]
-    assert_same(made, plain, results(made, devices, optimised=turn > 0), "partitioned")
+
+    def check(source: bytes) -> None:
+        made = program(source)
+        plain = results(made, ONE_CPU, optimised=False)
+        assert_same(made, plain, results(made, ONE_CPU, optimised=True), "optimised")
+        assert_same(made, plain, results(made, devices, optimised=turn > 0), "partitioned")
+
+    holds_for(source, check)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=50, **EXAMPLES)
 @given(PROGRAMS)
 def test_traced_steps_and_a_second_session_give_the_same_bits(source: bytes) -> None:
-    made = program(source)
-    first = results(made, ONE_CPU, optimised=True)
-    assert_same(made, first, results(made, ONE_CPU, optimised=True), "second session")
     trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
-    assert_same(made, first, results(made, ["/cpu:0", "/gpu:0"], True, trace), "traced")
+
+    def check(source: bytes) -> None:
+        made = program(source)
+        first = results(made, ONE_CPU, optimised=True)
+        assert_same(made, first, results(made, ONE_CPU, optimised=True), "second session")
+        assert_same(made, first, results(made, ["/cpu:0", "/gpu:0"], True, trace), "traced")
+
+    holds_for(source, check)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=100, **EXAMPLES)
 @given(PROGRAMS, st.booleans())
 def test_eight_threads_in_one_session_give_the_bits_of_one(source: bytes, on_devices: bool) -> None:
     made = program(source, stateless=True)
@@ -138,3 +168,13 @@ def test_eight_threads_in_one_session_give_the_bits_of_one(source: bytes, on_dev
         if isinstance(steps, BaseException):
             raise steps
         assert_same(made, alone, steps, f"thread {number}")
+
+
+@settings(max_examples=12, **EXAMPLES)
+@given(PROGRAMS)
+def test_fetched_arrays_keep_their_values_for_a_hundred_steps(source: bytes) -> None:
+    made = program(source)
+    made.steps = (made.steps * 100)[:100]
+    built = Built(made, DEVICES, optimised=True)
+    built.run()
+    built.session.close()

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphrt.core.errors import NotFoundError, UnavailableError
 from graphrt.transport.link import BEAT, PIECE, SILENCE, Answered, Called, GivenUp, LinkMachine, Posted
@@ -83,13 +85,25 @@ def test_a_big_payload_becomes_memory_that_can_be_written():
     assert not posted.payload.readonly
 
 
+@given(st.lists(st.binary(max_size=50), max_size=5))
+def test_every_payload_is_aligned_in_its_message(payloads):
+    here, there = LinkMachine(0.0), LinkMachine(0.0)
+    for payload in payloads:
+        here.call(here.new_id(), "/m" * (1 + len(payload) % 3), payload)
+    for message in messages(here):
+        start = np.frombuffer(message, np.uint8).ctypes.data
+        for event in there.received(message, 0.0):
+            assert bytes(event.payload) == payloads.pop(0)
+            assert not len(event.payload) or (np.frombuffer(event.payload, np.uint8).ctypes.data - start) % 16 == 0
+
+
 def test_giving_up_names_the_call():
     here, there = LinkMachine(0.0), LinkMachine(0.0)
     here.give_up(9)
     assert deliver(here, there) == [GivenUp(9)]
 
 
-@pytest.mark.parametrize("message", [b"x", b"\x01" * 40, bytes(21) + b"rest", b"\x63" + bytes(20)])
+@pytest.mark.parametrize("message", [b"x", b"\x01" * 40, bytes(24) + b"rest", b"\x63" + bytes(31)])
 def test_bytes_that_are_no_frames_end_the_link(message):
     with pytest.raises(UnavailableError, match="something else than frames"):
         LinkMachine(0.0).received(message, 0.0)
