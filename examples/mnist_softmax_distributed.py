@@ -27,7 +27,7 @@ STOPS_WITHIN_S = 5.0
 
 
 def train(server: tf.train.Server, steps: int, batch: int, data: str | None) -> None:
-    """The client's part: placeholders at the first worker, variables at the second, arithmetic at the third."""
+    """The client: placeholders at the first worker, variables at the second, arithmetic at the third."""
     mnist = load_mnist(data)
     with tf.device("/job:worker/task:0"):
         x = tf.placeholder(tf.float32, [None, 784])
@@ -85,7 +85,8 @@ def run_all(hosts: list[str], asked: argparse.Namespace) -> None:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("task", nargs="?", type=int, choices=range(3), help="which server this is; all without")
+    parser.add_argument("task", nargs="?", type=int, choices=range(3),
+                        help="which server this is; all three without")
     parser.add_argument("--hosts", default=HOSTS, metavar="HOST:PORT,...",
                         help="where the three servers are (default %(default)s)")
     parser.add_argument("--steps", type=int, default=1000, help="training steps (default %(default)s)")

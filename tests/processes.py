@@ -42,7 +42,7 @@ class Running:
             try:
                 line = self._coming.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"{deadline_s} s without '{text}' x {times}; so far:\n{self.text}") from None
+                raise AssertionError(f"{deadline_s} s without '{text}' x {times}:\n{self.text}") from None
             if line is None:
                 raise AssertionError(f"ended without '{text}' x {times}:\n{self.text}")
             self.lines.append(line)

@@ -35,6 +35,8 @@ from graphrt.transport.tensors import unpack
 _TICK = 5.0
 LEASE = 15.0
 _PROBE_AFTER = 10.0
+# Names of the edges between a task's devices; masters count theirs from 1.
+_FIRST_NAME = 1_000_000_000
 _log = logging.getLogger("graphrt")
 # Asks a task whether its part of a step still runs.
 PROBE_METHOD = "/graphrt.PeerService/Probe"
@@ -54,7 +56,7 @@ class TaskSession:
         self.graphs: dict[str, RegisteredGraph] = {}
         self._peers: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.options = CompileOptions(worker.devices[0].name, name_suffix="_W")
+        self.options = CompileOptions(worker.devices[0].name, name_suffix="_W", names=itertools.count(_FIRST_NAME))
 
     def peer(self, task: str) -> Any:
         """The Peer of another task.

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -157,7 +160,7 @@ class Launch:
     def __init__(self, commands: dict[Task, list[str]], grace: float, linger: float) -> None:
         self._commands = commands
         self._group = TaskGroup(commands, grace, linger)
-        self._processes: dict[Task, asyncio.subprocess.Process] = {}
+        self._processes: dict[Task, subprocess.Popen[bytes]] = {}
         self._events: asyncio.Queue[Any] = asyncio.Queue()
         self._deadline: float | None = None
         self._status: int | None = None
@@ -178,7 +181,7 @@ class Launch:
             behind = zip(*(prefixes(names, wants_colour(s.isatty())) for s in streams))
             for (task, command), own in zip(self._commands.items(), behind):
                 prefixers = [LinePrefixer(p, s.buffer, self._screen) for p, s in zip(own, streams)]
-                process = await self._start(task, command)
+                self._processes[task] = process = self._start(task, command)
                 watchers.append(loop.create_task(self._watch(task, process, prefixers)))
             while self._status is None:
                 self._do(await self._next_event())
@@ -198,29 +201,28 @@ class Launch:
         for watcher in watchers:
             watcher.cancel()
 
-    async def _start(self, task: Task, command: list[str]) -> asyncio.subprocess.Process:
+    def _start(self, task: Task, command: list[str]) -> subprocess.Popen[bytes]:
         if sys.platform == "linux":
             command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
         # A process group of its own: a signal reaches what the task started too, and Ctrl-C comes by us only.
-        made = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, start_new_session=True,
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
             env=environment(task, list(self._commands), self._screen.terminal is not None))
-        self._processes[task] = made
-        return made
 
-    async def _watch(self, task: Task, process: asyncio.subprocess.Process,
+    async def _watch(self, task: Task, process: subprocess.Popen[bytes],
                      prefixers: list[LinePrefixer]) -> None:
         """Pass on what the task prints, then say that it has ended."""
         streams = (process.stdout, process.stderr)
         pipes = [asyncio.create_task(self._pass_on(s, p)) for s, p in zip(streams, prefixers)]
-        status = await process.wait()
+        status = await _end_of(process)
         _signal_group(process.pid, signal.SIGKILL)  # what it started and left: that would hold the pipes
         await asyncio.gather(*pipes)
         self._events.put_nowait((task, status))
 
-    async def _pass_on(self, stream: Any, prefixer: LinePrefixer) -> None:
-        reads = True
+    async def _pass_on(self, pipe: Any, prefixer: LinePrefixer) -> None:
+        stream, reads = asyncio.StreamReader(), True
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), pipe)
         while data := await stream.read(_READ):
             if reads:
                 try:
@@ -254,6 +256,24 @@ class Launch:
                     self._deadline = None if seconds is None else now + seconds
                 case End(status):
                     self._status = status
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
+    """The status of a process once it has ended, also where what it started holds its pipes open."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def tell(status: int) -> None:
+        if not ended.cancelled():
+            ended.set_result(status)
+
+    def wait() -> None:
+        status = process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the task had been given up
+            loop.call_soon_threadsafe(tell, status)
+
+    threading.Thread(target=wait, name="waits for a task", daemon=True).start()
+    return ended
 
 
 def _signal_group(leader: int, number: int) -> None:

@@ -73,10 +73,12 @@ class LinePrefixer:
 
     def feed(self, data: bytes) -> None:
         """Write the lines that `data` completes."""
-        is_live, lines = self._screen.terminal is not None, []
+        is_live = self._screen.terminal is not None
+        lines: list[bytes] = []
         if self._returned is not None and data.startswith(b"\n"):
             data = data[1:]
-            lines += [self._returned] if is_live else []
+            if is_live or not self._returned:  # else it is written
+                lines.append(self._returned)
         *pieces, self._rest = _BREAK.split(self._rest + data)
         drawn = None
         for line, end in zip(pieces[::2], pieces[1::2]):

@@ -49,6 +49,38 @@ _PLACES: dict[str, str] = {
         ),
         "server_lib": ("ClusterDef", "ClusterSpec", "JobDef", "Server", "ServerDef"),
         "device_setter": ("replica_device_setter",),
+        "saver": ("Saver", "export_meta_graph", "import_meta_graph"),
+        "saver_meta_graph": ("write_graph",),
+        "checkpoint_state": (
+            "checkpoint_exists",
+            "checkpoints_iterator",
+            "generate_checkpoint_state_proto",
+            "get_checkpoint_mtimes",
+            "get_checkpoint_state",
+            "latest_checkpoint",
+            "remove_checkpoint",
+            "update_checkpoint_state",
+        ),
+        "checkpoint_reader": (
+            "CheckpointReader",
+            "NewCheckpointReader",
+            "list_variables",
+            "load_checkpoint",
+            "load_variable",
+        ),
+        "checkpoint_init": ("init_from_checkpoint", "warm_start"),
+        "graphrt.protos.saver_pb2": ("SaverDef",),
+        "graphrt.protos.example_pb2": ("Example", "SequenceExample"),
+        "graphrt.protos.feature_pb2": (
+            "BytesList",
+            "Feature",
+            "FeatureList",
+            "FeatureLists",
+            "Features",
+            "FloatList",
+            "Int64List",
+        ),
+        "graphrt.summary": ("summary_iterator",),
     }.items()
     for name in names
 }
@@ -58,7 +90,9 @@ def __getattr__(name: str) -> _Any:
     module = _PLACES.get(name)
     if module is None:
         raise AttributeError(f"graphrt.train has no attribute '{name}'")
-    made = getattr(_importlib.import_module(f"graphrt.train.{module}"), name)
+    if not module.startswith("graphrt."):
+        module = f"graphrt.train.{module}"
+    made = getattr(_importlib.import_module(module), name)
     setattr(_sys.modules[__name__], name, made)
     return made
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from graphrt.core import raw
-from graphrt.core.convert import convert_to_tensor
+from graphrt.core.convert import constant_tensor, convert_to_tensor
 from graphrt.core.default_graph import get_default_graph, name_scope
 from graphrt.core.device_names import canonical_name, parse
 from graphrt.core.dtypes import DType
@@ -247,8 +247,7 @@ def saveable_objects(by_name: dict[str, Any]) -> list[SaveableObject]:
 
 def on_cpu(device: str) -> str:
     """`device` with CPU:0 in place of what it names: strings and files stay in host memory."""
-    named = parse(device)
-    return str(parse("/device:CPU:0").over(parse(str(named))))
+    return str(parse("/device:CPU:0").over(parse(device)))
 
 
 class BaseSaverBuilder:
@@ -271,8 +270,6 @@ class BaseSaverBuilder:
             return raw.SaveV2(filename_tensor, names, slices, tensors)
         if self._write_version != V1:
             raise RuntimeError(f"Unexpected write_version: {self._write_version}")
-        if not any(slices):
-            return raw.Save(filename_tensor, names, tensors, name="save")
         return raw.SaveSlices(filename_tensor, names, slices, tensors, name="save")
 
     def restore_op(self, filename_tensor: Tensor, saveable: SaveableObject, preferred_shard: int) -> list[Tensor]:
@@ -366,12 +363,11 @@ class BaseSaverBuilder:
         base = filename_tensor
         if is_merged:
             # Shards are written into a folder of their own beside the checkpoint, and merged into it.
-            with graph.device("CPU"):
+            with graph.device("/device:CPU:*"):
                 in_bucket = raw.StaticRegexFullMatch(filename_tensor, pattern="^s3://.*")
-                suffix = raw.Select(in_bucket, raw.Const(value=b".part", dtype="string", name="Const"),
-                                    raw.Const(value=b"_temp/part", dtype="string", name="Const"))
+                suffix = raw.Select(in_bucket, constant_tensor(".part"), constant_tensor("_temp/part"))
                 base = raw.StringJoin([filename_tensor, suffix])
-        count = raw.Const(value=len(per_device), dtype="int32", name="num_shards")
+        count = constant_tensor(len(per_device), name="num_shards")
         saves, prefixes = [], []
         for shard, (device, saveables) in enumerate(per_device):
             with graph.device(on_cpu(device) if is_merged else device):
@@ -382,7 +378,8 @@ class BaseSaverBuilder:
             if not is_merged:
                 return raw.ShardedFilespec(filename_tensor, count)
             with graph.device(on_cpu(per_device[-1][0])):
-                merge = raw.MergeV2Checkpoints(prefixes, filename_tensor, delete_old_dirs=True)
+                together = raw.Pack(prefixes, axis=0, name="MergeV2Checkpoints/checkpoint_prefixes")
+                merge = raw.MergeV2Checkpoints(together, filename_tensor, delete_old_dirs=True)
                 with graph.control_dependencies([merge]):
                     return raw.Identity(filename_tensor)
 

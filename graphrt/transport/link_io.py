@@ -152,6 +152,7 @@ class Link:
         while True:
             await wake.wait()
             wake.clear()
+            await asyncio.sleep(0)
             # From here on a sender wakes again: what it queues before the queue is looked at is taken now.
             self._is_woken = False
             while (message := machine.next_message(time.monotonic())) is not None:

@@ -79,7 +79,9 @@ class Program:
             names = ", ".join(f"v{at + i}" for i in range(len(made.types)))
             at += len(made.types)
             args = ", ".join(f"v{i}" for i in made.inputs)
-            lines.append(f"  {names} = {made.text}({args})  # {', '.join(map(str, made.types))} on device {made.device}")
+            lines.append(
+                f"  {names} = {made.text}({args})  # {', '.join(map(str, made.types))} on device {made.device}"
+            )
         return "\n".join(["Program:", *lines, *(f"  {s}" for s in self.steps)])
 
     def build(self, tf: Any, devices: list[str]) -> list[Any]:
@@ -147,7 +149,12 @@ class _Writer:
         t = self.types[i]
         if t.dtype != "float32" or t.bound is not None and t.bound <= 64:
             return i
-        return self.emit("whole", lambda b, x: b.tf.floor(b.tf.minimum(b.tf.maximum(x, -16.0), 16.0)), [i], t._replace(bound=16))
+        return self.emit(
+            "whole",
+            lambda b, x: b.tf.floor(b.tf.minimum(b.tf.maximum(x, -16.0), 16.0)),
+            [i],
+            t._replace(bound=16),
+        )
 
     def seed(self) -> int:
         self.seeds += 1
@@ -157,7 +164,9 @@ class _Writer:
 def program(source: bytes, stateless: bool = False) -> Program:
     """The program that these bytes decide; without variables, queues and random numbers where it is to be `stateless`."""
     w = _Writer(Choices(source), stateless)
-    w.emit("placeholder", lambda b: b.tf.placeholder(b.tf.float32, [None, 4]), [], Type("float32", (BATCH, 4)))
+    w.emit(
+        "placeholder", lambda b: b.tf.placeholder(b.tf.float32, [None, 4]), [], Type("float32", (BATCH, 4))
+    )
     w.emit("placeholder", lambda b: b.tf.placeholder(b.tf.int32, [3]), [], Type("int32", (3,)))
     w.emit("placeholder", lambda b: b.tf.placeholder(b.tf.float32, [3, 4]), [], Type("float32", (3, 4)))
     size = 3 + w.c.below(14)
@@ -187,7 +196,7 @@ def shrunk(source: bytes, fails: Callable[[bytes], bool], seconds: float = 20.0)
     while size and time.monotonic() < until:
         at = 0
         while at < len(source) and time.monotonic() < until:
-            shorter = source[:at] + source[at + size:]
+            shorter = source[:at] + source[at + size :]
             if fails(shorter):
                 source = shorter
             else:
@@ -315,9 +324,19 @@ def _cast(w: _Writer) -> None:
     assert i is not None
     t = w.types[i]
     if t.dtype == "float32":
-        w.emit("to int", lambda b, x: b.tf.cast(b.tf.minimum(b.tf.maximum(x, -99.0), 99.0), b.tf.int32), [i], Type("int32", t.shape))
+        w.emit(
+            "to int",
+            lambda b, x: b.tf.cast(b.tf.minimum(b.tf.maximum(x, -99.0), 99.0), b.tf.int32),
+            [i],
+            Type("int32", t.shape),
+        )
     elif t.dtype == "int32":
-        w.emit("to float", lambda b, x: b.tf.cast(b.tf.floormod(x, 32), b.tf.float32), [i], Type("float32", t.shape, 32))
+        w.emit(
+            "to float",
+            lambda b, x: b.tf.cast(b.tf.floormod(x, 32), b.tf.float32),
+            [i],
+            Type("float32", t.shape, 32),
+        )
     elif w.c.below(2):
         w.emit("to int", lambda b, x: b.tf.cast(x, b.tf.int32), [i], Type("int32", t.shape))
     else:
@@ -352,8 +371,12 @@ def _matmul(w: _Writer) -> None:
         j = w.emit("constant", lambda b: b.tf.constant(value), [], Type("float32", shape, 5))
     i, j = w.whole(i), w.whole(j)
     outer = w.types[j].shape[0 if turned else 1]
-    w.emit(f"matmul{'ᵀ' if turned else ''}", lambda b, x, y: b.tf.matmul(x, y, transpose_b=turned), [i, j],
-           Type("float32", (w.types[i].shape[0], outer), 1 << 15))
+    w.emit(
+        f"matmul{'ᵀ' if turned else ''}",
+        lambda b, x, y: b.tf.matmul(x, y, transpose_b=turned),
+        [i, j],
+        Type("float32", (w.types[i].shape[0], outer), 1 << 15),
+    )
 
 
 def _reduce(w: _Writer) -> None:
@@ -362,8 +385,11 @@ def _reduce(w: _Writer) -> None:
     t = w.types[i]
     if not t.shape:
         return
-    names = {"float32": ("reduce_sum", "reduce_max", "reduce_mean", "reduce_min"), "int32": ("reduce_sum", "reduce_max"),
-             "bool": ("reduce_any", "reduce_all")}[t.dtype]
+    names = {
+        "float32": ("reduce_sum", "reduce_max", "reduce_mean", "reduce_min"),
+        "int32": ("reduce_sum", "reduce_max"),
+        "bool": ("reduce_any", "reduce_all"),
+    }[t.dtype]
     name = names[w.c.below(len(names))]
     axes = [list(range(len(t.shape))), [0], [len(t.shape) - 1], []][w.c.below(4)]
     keep = w.c.below(2) == 1
@@ -371,15 +397,30 @@ def _reduce(w: _Writer) -> None:
         w.program.needs_a_batch = True
     i = w.whole(i)
     shape = tuple(1 if at in axes else d for at, d in enumerate(t.shape) if keep or at not in axes)
-    bound = w.types[i].bound if name in ("reduce_max", "reduce_min") else 1 << 15 if name == "reduce_sum" else None
-    w.emit(f"{name}{axes}{'+' if keep else ''}", lambda b, x: getattr(b.tf, name)(x, axes, keepdims=keep), [i],
-           Type(t.dtype, shape, bound if t.dtype == "float32" else None))
+    bound = (
+        w.types[i].bound
+        if name in ("reduce_max", "reduce_min")
+        else 1 << 15
+        if name == "reduce_sum"
+        else None
+    )
+    w.emit(
+        f"{name}{axes}{'+' if keep else ''}",
+        lambda b, x: getattr(b.tf, name)(x, axes, keepdims=keep),
+        [i],
+        Type(t.dtype, shape, bound if t.dtype == "float32" else None),
+    )
 
 
 def _argmax(w: _Writer) -> None:
     i = w.pick(lambda t: t.dtype == "float32" and bool(t.shape) and t.shape[-1] not in (BATCH, 0))
     if i is not None:
-        w.emit("argmax", lambda b, x: b.tf.argmax(x, -1, output_type=b.tf.int32), [i], Type("int32", w.types[i].shape[:-1]))
+        w.emit(
+            "argmax",
+            lambda b, x: b.tf.argmax(x, -1, output_type=b.tf.int32),
+            [i],
+            Type("int32", w.types[i].shape[:-1]),
+        )
 
 
 def _view(w: _Writer) -> None:
@@ -395,7 +436,12 @@ def _view(w: _Writer) -> None:
         w.emit("expand_dims", lambda b, x: b.tf.expand_dims(x, 0), [i], t._replace(shape=(1, *t.shape)))
     elif which == 2 and 1 in t.shape:
         at = t.shape.index(1)
-        w.emit("squeeze", lambda b, x: b.tf.squeeze(x, [at]), [i], t._replace(shape=t.shape[:at] + t.shape[at + 1:]))
+        w.emit(
+            "squeeze",
+            lambda b, x: b.tf.squeeze(x, [at]),
+            [i],
+            t._replace(shape=t.shape[:at] + t.shape[at + 1 :]),
+        )
     elif which == 3 and BATCH not in t.shape:
         size = int(np.prod(t.shape, dtype=int))
         shape = ((size,), (1, size), (size, 1), (2, size // 2) if size % 2 == 0 else (size,))[w.c.below(4)]
@@ -414,7 +460,9 @@ def _view(w: _Writer) -> None:
         w.emit("identity", lambda b, x: b.tf.identity(x), [i], t)
     elif which == 9 and rank == 2:
         # The shape is known when it runs.
-        w.emit("reshape to its shape", lambda b, x: b.tf.reshape(b.tf.reshape(x, [-1]), b.tf.shape(x)), [i], t)
+        w.emit(
+            "reshape to its shape", lambda b, x: b.tf.reshape(b.tf.reshape(x, [-1]), b.tf.shape(x)), [i], t
+        )
     else:
         w.emit("[None]", lambda b, x: x[None], [i], t._replace(shape=(1, *t.shape)))
 
@@ -427,7 +475,12 @@ def _join(w: _Writer) -> None:
     assert j is not None
     bound = _larger(t.bound, w.types[j].bound)
     if w.c.below(2) and t.shape and t.shape[-1] != BATCH:
-        w.emit("concat", lambda b, x, y: b.tf.concat([x, y], -1), [i, j], Type(t.dtype, (*t.shape[:-1], 2 * t.shape[-1]), bound))
+        w.emit(
+            "concat",
+            lambda b, x, y: b.tf.concat([x, y], -1),
+            [i, j],
+            Type(t.dtype, (*t.shape[:-1], 2 * t.shape[-1]), bound),
+        )
     else:
         w.emit("stack", lambda b, x, y: b.tf.stack([x, y]), [i, j], Type(t.dtype, (2, *t.shape), bound))
 
@@ -456,8 +509,12 @@ def _gather(w: _Writer) -> None:
     t, n = w.types[i], w.types[i].shape[0]
     if len(t.shape) + len(w.types[j].shape) > 5:
         return
-    w.emit("gather", lambda b, x, at: b.tf.gather(x, b.tf.floormod(at, n)), [i, j],
-           t._replace(shape=(*w.types[j].shape, *t.shape[1:])))
+    w.emit(
+        "gather",
+        lambda b, x, at: b.tf.gather(x, b.tf.floormod(at, n)),
+        [i, j],
+        t._replace(shape=(*w.types[j].shape, *t.shape[1:])),
+    )
 
 
 def _like(w: _Writer) -> None:
@@ -466,7 +523,12 @@ def _like(w: _Writer) -> None:
     t = w.types[i]
     which = w.c.below(6)
     if which == 0:
-        w.emit("zeros_like", lambda b, x: b.tf.zeros_like(x), [i], t._replace(bound=0 if t.dtype == "float32" else None))
+        w.emit(
+            "zeros_like",
+            lambda b, x: b.tf.zeros_like(x),
+            [i],
+            t._replace(bound=0 if t.dtype == "float32" else None),
+        )
     elif which == 1:
         w.emit("fill", lambda b, x: b.tf.fill(b.tf.shape(x), 2.0), [i], Type("float32", t.shape, 2))
     elif which == 2:
@@ -474,11 +536,19 @@ def _like(w: _Writer) -> None:
     elif which == 3:
         w.emit("size", lambda b, x: b.tf.size(x), [i], Type("int32", ()))
     elif which == 4 and t.shape and t.shape[-1] != BATCH:
-        w.emit("tile", lambda b, x: b.tf.tile(x, [1] * (len(t.shape) - 1) + [2]), [i],
-               t._replace(shape=(*t.shape[:-1], 2 * t.shape[-1])))
+        w.emit(
+            "tile",
+            lambda b, x: b.tf.tile(x, [1] * (len(t.shape) - 1) + [2]),
+            [i],
+            t._replace(shape=(*t.shape[:-1], 2 * t.shape[-1])),
+        )
     elif t.shape and t.shape[-1] != BATCH:
-        w.emit("pad", lambda b, x: b.tf.pad(x, [[0, 0]] * (len(t.shape) - 1) + [[1, 0]]), [i],
-               t._replace(shape=(*t.shape[:-1], t.shape[-1] + 1)))
+        w.emit(
+            "pad",
+            lambda b, x: b.tf.pad(x, [[0, 0]] * (len(t.shape) - 1) + [[1, 0]]),
+            [i],
+            t._replace(shape=(*t.shape[:-1], t.shape[-1] + 1)),
+        )
 
 
 def _constant(w: _Writer) -> None:
@@ -491,7 +561,12 @@ def _constant(w: _Writer) -> None:
     else:
         dtype = ("float32", "int32")[which]
         value = (np.arange(size) - w.c.below(4)).astype(dtype).reshape(shape)
-        w.emit(f"constant {value.tolist()}", lambda b: b.tf.constant(value), [], Type(dtype, shape, 16 if which == 0 else None))
+        w.emit(
+            f"constant {value.tolist()}",
+            lambda b: b.tf.constant(value),
+            [],
+            Type(dtype, shape, 16 if which == 0 else None),
+        )
 
 
 def _mask(w: _Writer) -> None:
@@ -499,8 +574,12 @@ def _mask(w: _Writer) -> None:
     i = w.pick(lambda t: t.dtype == "float32" and bool(t.shape))
     assert i is not None
     i = w.whole(i)
-    w.emit("masked sum", lambda b, x: b.tf.reduce_sum(b.tf.boolean_mask(b.tf.abs(x) * 2.0, x > 0.0) + 1.0), [i],
-           Type("float32", (), 1 << 15))
+    w.emit(
+        "masked sum",
+        lambda b, x: b.tf.reduce_sum(b.tf.boolean_mask(b.tf.abs(x) * 2.0, x > 0.0) + 1.0),
+        [i],
+        Type("float32", (), 1 << 15),
+    )
 
 
 def _cumsum(w: _Writer) -> None:
@@ -528,15 +607,27 @@ def _random(w: _Writer) -> None:
     seed = w.seed()
     which = w.c.below(4)
     if which == 0:
-        w.emit("random_uniform", lambda b: b.tf.random_uniform([3, 4], seed=seed), [], Type("float32", (3, 4)))
+        w.emit(
+            "random_uniform", lambda b: b.tf.random_uniform([3, 4], seed=seed), [], Type("float32", (3, 4))
+        )
     elif which == 1:
-        w.emit("random int", lambda b: b.tf.random_uniform([4], -5, 20, b.tf.int32, seed=seed), [], Type("int32", (4,)))
+        w.emit(
+            "random int",
+            lambda b: b.tf.random_uniform([4], -5, 20, b.tf.int32, seed=seed),
+            [],
+            Type("int32", (4,)),
+        )
     elif which == 2:
         w.emit("random_normal", lambda b: b.tf.random_normal([4], seed=seed), [], Type("float32", (4,)))
     else:
         i = w.any_of("float32")
         assert i is not None
-        w.emit("random like", lambda b, x: b.tf.random_uniform(b.tf.shape(x), seed=seed), [i], Type("float32", w.types[i].shape))
+        w.emit(
+            "random like",
+            lambda b, x: b.tf.random_uniform(b.tf.shape(x), seed=seed),
+            [i],
+            Type("float32", w.types[i].shape),
+        )
 
 
 def _variable(w: _Writer) -> int:
@@ -555,7 +646,12 @@ def _variable(w: _Writer) -> int:
         b.variables.append(v)
         return b.tf.identity(b.tf.constant(start))
 
-    w.emit(f"variable {number} {'ref' if is_ref else 'resource'}", make, [], Type(dtype, shape, 7 if dtype == "float32" else None))
+    w.emit(
+        f"variable {number} {'ref' if is_ref else 'resource'}",
+        make,
+        [],
+        Type(dtype, shape, 7 if dtype == "float32" else None),
+    )
     return number
 
 
@@ -630,7 +726,8 @@ def _scatter(w: _Writer) -> None:
             at = b.tf.floormod(indices, shape[0])
             # Rows depend on their index alone, so rows that are met twice do not depend on the order.
             rows = b.tf.cast(b.tf.reshape(at, [3] + [1] * (len(shape) - 1)), v.dtype.base_dtype) + b.tf.ones(
-                [3, *shape[1:]], v.dtype.base_dtype)
+                [3, *shape[1:]], v.dtype.base_dtype
+            )
             updated = getattr(b.tf, name)(v, at, rows)
             with b.tf.control_dependencies([updated]):
                 made = b.tf.add(v.read_value(), b.tf.zeros([], v.dtype.base_dtype))
@@ -696,7 +793,9 @@ def _cond(w: _Writer) -> None:
             effects = []
             if n is not None and kind != 2:
                 v = b.variables[n]
-                effects.append(tf.assign_add(v, tf.fill(v.shape.as_list(), tf.cast(amount, v.dtype.base_dtype))))
+                effects.append(
+                    tf.assign_add(v, tf.fill(v.shape.as_list(), tf.cast(amount, v.dtype.base_dtype)))
+                )
             if queued and kind == 0:
                 put = b.queues[0].enqueue([tf.fill([4], float(amount))])
                 with tf.control_dependencies([put]):
@@ -704,24 +803,62 @@ def _cond(w: _Writer) -> None:
             if seed is not None and kind == 1:
                 made = made + tf.cast(tf.floor(4.0 * tf.random_uniform([], seed=seed)), t.dtype)
             if inner:
-                made = tf.cond(tf.reduce_sum(tf.cast(made, tf.float32)) > 3.0, lambda: branch(1, made, c, 10, False),
-                               lambda: branch(3, c, made, 20, False))
+                made = tf.cond(
+                    tf.reduce_sum(tf.cast(made, tf.float32)) > 3.0,
+                    lambda: branch(1, made, c, 10, False),
+                    lambda: branch(3, c, made, 20, False),
+                )
             with tf.control_dependencies(effects):
                 return tf.identity(made)
 
         with tf.control_dependencies(before):
-            made = tf.cond(flag, lambda: branch(kinds[0], x, y, 1, nested), lambda: branch(kinds[1], y, x, 2, False))
+            made = tf.cond(
+                flag, lambda: branch(kinds[0], x, y, 1, nested), lambda: branch(kinds[1], y, x, 2, False)
+            )
         for thing in things:
             b.effect(thing, made.op)
         return made
 
-    w.emit(f"cond {kinds}{' nested' if nested else ''}{f' updates {n}' if n is not None else ''}{' queued' if queued else ''}"
-           f"{' random' if seed is not None else ''}", make, [p, i, j], t._replace(bound=None))
+    w.emit(
+        f"cond {kinds}{' nested' if nested else ''}{f' updates {n}' if n is not None else ''}{' queued' if queued else ''}"
+        f"{' random' if seed is not None else ''}",
+        make,
+        [p, i, j],
+        t._replace(bound=None),
+    )
 
 
 _GENERATORS: list[Callable[[_Writer], Any]] = [
-    _unary, _binary, _view, _constant, _reduce, _matmul, _join, _cond, _read, _update, _select, _compare, _gather, _like, _cast,
-    _unary, _binary, _view, _scatter, _random, _queue, _cond, _update, _unstack, _split, _mask, _logical, _cumsum, _argmax, _waits,
+    _unary,
+    _binary,
+    _view,
+    _constant,
+    _reduce,
+    _matmul,
+    _join,
+    _cond,
+    _read,
+    _update,
+    _select,
+    _compare,
+    _gather,
+    _like,
+    _cast,
+    _unary,
+    _binary,
+    _view,
+    _scatter,
+    _random,
+    _queue,
+    _cond,
+    _update,
+    _unstack,
+    _split,
+    _mask,
+    _logical,
+    _cumsum,
+    _argmax,
+    _waits,
 ]
 # The first words of instructions that come with effects.
 _EFFECTS = ("views of", "read", "assign", "scatter", "enqueue", "cond")

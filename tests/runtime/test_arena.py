@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphrt.compiler.step_graph import Node
@@ -25,7 +25,7 @@ def random_program(c: Choices) -> tuple[list[Node], set[Value]]:
     shapes: tuple[tuple[int, ...], ...] = ((4,), (4,), (40,), (2, 2))
     for number in range(3 + c.below(16)):
         pick = lambda: values[-1 - c.below(min(len(values), 5))]  # noqa: E731
-        kind, shape = c.below(8), shapes[c.below(4)]
+        kind, shape = c.below(10), shapes[c.below(4)]
         if kind <= 1:
             made = node("Neg", f"neg{number}", [pick()], shape=shape)
         elif kind <= 3:
@@ -34,18 +34,25 @@ def random_program(c: Choices) -> tuple[list[Node], set[Value]]:
             made = node("Reshape", f"view{number}", [pick(), (x, 0)], shape=shape)
         elif kind == 5:
             made = node("Identity", f"identity{number}", [pick()], shape=shape)
+        elif kind >= 8:
+            made = node(
+                "MatMul", f"product{number}", [pick(), pick()], shape=shape
+            )  # may not write over its inputs
         elif kind == 6:
             made = switch(f"switch{number}", pick(), (p, 0))
             values.append((made, 1))
         else:
-            made = node("Merge", f"merge{number}", [pick(), pick()], dtypes=[float32, float32], shape=shape, N=2)
+            made = node(
+                "Merge", f"merge{number}", [pick(), pick()], dtypes=[float32, float32], shape=shape, N=2
+            )
         nodes.append(made)
         values.append((made, 0))
     escaping = {values[c.below(len(values))] for _ in range(c.below(4))}
     return nodes, escaping
 
 
-@given(st.binary(max_size=160))
+@settings(max_examples=400)
+@given(st.binary(min_size=20, max_size=160))
 def test_a_buffer_holds_what_its_reader_expects(source: bytes) -> None:
     """Runs the line on a memory that knows which value each slot holds."""
     nodes, escaping = random_program(Choices(source))
@@ -59,21 +66,33 @@ def test_a_buffer_holds_what_its_reader_expects(source: bytes) -> None:
     for n in nodes:
         for edge in n.inputs:
             for slot, writer in memory.get(edge, ()):
-                assert slot_holds[slot] == writer, f"{n} reads {edge}, whose buffer {slot_holds[slot]} has overwritten"
+                assert slot_holds[slot] == writer, (
+                    f"{n} reads {edge}, whose buffer {slot_holds[slot]} has overwritten"
+                )
         value = (n, 0)
         if value in plan.of_value:
             slot, shape, dtype = plan.views[plan.of_value[value]]
             assert np.prod(shape) * dtype.itemsize <= plan.sizes[slot]
             for position, edge in enumerate(n.inputs):
                 if any(slot == s for s, _ in memory.get(edge, ())):
-                    assert position in n.op_def.overwrites or edge in [n.inputs[o] for o in n.op_def.overwrites]
+                    assert position in n.op_def.overwrites or edge in [
+                        n.inputs[o] for o in n.op_def.overwrites
+                    ]
             assert ownership.root(value) not in {ownership.root(v) for v in escaping}
             slot_holds[slot] = value
             memory[value] = [(slot, value)]
         else:
             # Views, and branches that join, may be any of their inputs.
             passes = n.op_def.aliases or n.type in ("Switch", "Merge")
-            held = [m for edge in (n.inputs[:1] if n.type != "Merge" else n.inputs) for m in memory.get(edge, ())] if passes else []
+            held = (
+                [
+                    m
+                    for edge in (n.inputs[:1] if n.type != "Merge" else n.inputs)
+                    for m in memory.get(edge, ())
+                ]
+                if passes
+                else []
+            )
             for i in range(len(n.dtypes)):
                 memory[n, i] = held
     for value in escaping:
@@ -85,12 +104,17 @@ def test_chains_use_two_buffers_or_fewer_and_do_not_hold_each_value() -> None:
     nodes = [x]
     for i in range(50):
         nodes.append(node("AddV2", f"add{i}", [(nodes[-1], 0), (x, 0)]))
-    plan = plan_buffers(nodes, {(n, 0): (4,) for n in nodes}, {(nodes[-1], 0)}, Ownership(nodes, set()), set(nodes[1:]))
+    plan = plan_buffers(
+        nodes, {(n, 0): (4,) for n in nodes}, {(nodes[-1], 0)}, Ownership(nodes, set()), set(nodes[1:])
+    )
     assert len(plan.of_value) == 49 and len(plan.sizes) <= 2
 
 
 def test_buffers_are_aligned_of_their_shape_and_empty_ones_are_fine() -> None:
-    plan = BufferPlan([64, 4096, 64], [(0, (3, 5), np.dtype(np.float32)), (1, (0, 4), np.dtype(np.float64)), (2, (), np.dtype(np.int32))])
+    plan = BufferPlan(
+        [64, 4096, 64],
+        [(0, (3, 5), np.dtype(np.float32)), (1, (0, 4), np.dtype(np.float64)), (2, (), np.dtype(np.int32))],
+    )
     first, empty, scalar = ArenaPool(plan).take()
     assert first.shape == (3, 5) and first.ctypes.data % 64 == 0
     assert empty.shape == (0, 4) and empty.dtype == np.float64 and scalar.shape == ()

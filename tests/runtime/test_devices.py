@@ -17,21 +17,44 @@ GPU = SimulatedGpu("/job:localhost/replica:0/task:0/device:GPU:0", 0)
 ON_GPU = GPU.from_host(HOST)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: XP.add(ON_GPU, HOST), lambda: XP.matmul(ON_GPU, HOST.T), lambda: XP.concatenate([ON_GPU, HOST]), lambda: XP.sum(HOST),
-    lambda: XP.add.reduce(HOST), lambda: ON_GPU + HOST, lambda: HOST * ON_GPU, lambda: np.concatenate([HOST, ON_GPU]),
-    lambda: XP.where(ON_GPU > 1, HOST, ON_GPU), lambda: XP.add(ON_GPU, ON_GPU, out=None) + HOST, lambda: XP.einsum("ij,ij", ON_GPU, HOST),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: XP.add(ON_GPU, HOST),
+        lambda: XP.matmul(ON_GPU, HOST.T),
+        lambda: XP.concatenate([ON_GPU, HOST]),
+        lambda: XP.sum(HOST),
+        lambda: XP.add.reduce(HOST),
+        lambda: ON_GPU + HOST,
+        lambda: HOST * ON_GPU,
+        lambda: np.concatenate([HOST, ON_GPU]),
+        lambda: XP.where(ON_GPU > 1, HOST, ON_GPU),
+        lambda: XP.add(ON_GPU, ON_GPU, out=None) + HOST,
+        lambda: XP.einsum("ij,ij", ON_GPU, HOST),
+    ],
+)
 def test_a_simulated_gpu_refuses_host_arrays(call: Any) -> None:
     with pytest.raises(TypeError, match="host array"):
         call()
 
 
-@pytest.mark.parametrize("call", [
-    lambda xp, a: xp.add(a, a), lambda xp, a: xp.add(a, 1.0), lambda xp, a: a.sum(0), lambda xp, a: xp.exp(a) * 2.0,
-    lambda xp, a: xp.add.reduce(a, axis=1), lambda xp, a: xp.concatenate([a, a]), lambda xp, a: a[1:, ::-1].copy(),
-    lambda xp, a: xp.split(a, 3, 1)[1], lambda xp, a: xp.subtract(a, a.max(-1, keepdims=True)), lambda xp, a: xp.zeros_like(a),
-    lambda xp, a: xp.where(a > 2, a, 0), lambda xp, a: xp.transpose(a)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda xp, a: xp.add(a, a),
+        lambda xp, a: xp.add(a, 1.0),
+        lambda xp, a: a.sum(0),
+        lambda xp, a: xp.exp(a) * 2.0,
+        lambda xp, a: xp.add.reduce(a, axis=1),
+        lambda xp, a: xp.concatenate([a, a]),
+        lambda xp, a: a[1:, ::-1].copy(),
+        lambda xp, a: xp.split(a, 3, 1)[1],
+        lambda xp, a: xp.subtract(a, a.max(-1, keepdims=True)),
+        lambda xp, a: xp.zeros_like(a),
+        lambda xp, a: xp.where(a > 2, a, 0),
+        lambda xp, a: xp.transpose(a),
+    ],
+)
 def test_a_simulated_gpu_gives_numpys_bits_in_its_own_memory(call: Any) -> None:
     made = call(XP, ON_GPU)
     assert isinstance(made, SimArray)
@@ -42,10 +65,14 @@ def test_a_simulated_gpu_gives_numpys_bits_in_its_own_memory(call: Any) -> None:
 def test_copies_between_memories_share_nothing() -> None:
     back = GPU.to_host(ON_GPU)
     inside = ON_GPU.view(np.ndarray)
-    assert not np.shares_memory(inside, HOST) and not np.shares_memory(back, inside) and type(back) is np.ndarray
+    assert (
+        not np.shares_memory(inside, HOST) and not np.shares_memory(back, inside) and type(back) is np.ndarray
+    )
 
 
-@pytest.mark.parametrize(("fact", "count", "places"), [((), 3, ()), ((0, -1), 3, (0, 2)), (ALL, 3, (0, 1, 2)), ((-1,), 1, (0,))])
+@pytest.mark.parametrize(
+    ("fact", "count", "places"), [((), 3, ()), ((0, -1), 3, (0, 2)), (ALL, 3, (0, 1, 2)), ((-1,), 1, (0,))]
+)
 def test_facts_name_positions_from_either_end(fact: Any, count: int, places: tuple[int, ...]) -> None:
     assert host_arguments(fact, OPS["Neg"], count) == places
 
@@ -82,7 +109,9 @@ def test_a_variable_on_a_gpu_is_read_updated_and_fetched(two_gpus: None, resourc
             assert type(got) is np.ndarray
 
 
-def test_a_read_of_a_reference_on_another_device_comes_after_what_its_reader_waits_for(two_gpus: None) -> None:
+def test_a_read_of_a_reference_on_another_device_comes_after_what_its_reader_waits_for(
+    two_gpus: None,
+) -> None:
     with tf.device("/gpu:0"):
         v = tf.Variable([1.0, 2.0], use_resource=False)
         grown = tf.assign_add(v, [10.0, 10.0])

@@ -53,6 +53,7 @@ def test_they_are_daemons() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_does_not_count_on_its_parents_threads() -> None:
     from graphrt.runtime.elastic_threads import elastic_threads
+
     over = threading.Event()
     elastic_threads.submit(over.set)
     assert over.wait(20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphrt.compiler.step_graph import Node
@@ -32,7 +32,7 @@ def random_nodes(c: Choices) -> tuple[list[Node], list[Node]]:
             made = switch(f"s{number}", pick(), flags[c.below(len(flags))])
             values += [(made, 0), (made, 1)]
         elif kind == 1:
-            made = merge(f"m{number}", [pick() for _ in range(2 + c.below(2))])
+            made = merge(f"m{number}", [values[c.below(len(values))] for _ in range(2 + c.below(2))])
             values.append((made, 0))
         elif kind == 2:
             made = node("AddV2", f"a{number}", [pick(), pick()])
@@ -42,13 +42,17 @@ def random_nodes(c: Choices) -> tuple[list[Node], list[Node]]:
             values.append((made, 0))
         else:
             # A predicate that passes through a branch is known as the same one.
-            made = node("Identity", f"i{number}", [flags[c.below(len(flags))]], dtypes=[flags[0][0].dtypes[0]])
+            made = node(
+                "Identity", f"i{number}", [flags[c.below(len(flags))]], dtypes=[flags[0][0].dtypes[0]]
+            )
             flags.append((made, 0))
         nodes.append(made)
     return nodes, predicates
 
 
-def alive_by_the_rules(nodes: list[Node], truth: dict[Node, bool]) -> tuple[dict[Node, bool], dict[Value, bool]]:
+def alive_by_the_rules(
+    nodes: list[Node], truth: dict[Node, bool]
+) -> tuple[dict[Node, bool], dict[Value, bool]]:
     """Which nodes run, and which outputs are alive."""
     runs: dict[Node, bool] = {}
     alive: dict[Value, bool] = {}
@@ -82,7 +86,8 @@ def holds(guard: Guard, truth: dict[Node, bool], alive: dict[Value, bool]) -> bo
     return True
 
 
-@given(st.binary(max_size=120))
+@settings(max_examples=500)
+@given(st.binary(min_size=12, max_size=120))
 def test_guards_say_who_is_alive_on_every_outcome(source: bytes) -> None:
     nodes, predicates = random_nodes(Choices(source))
     of_node, of_output = output_guards(nodes)

@@ -55,7 +55,10 @@ def test_a_tensor_fetched_a_thousand_times_comes_every_time() -> None:
     with tf.Session() as sess:
         for _ in range(3):
             got = sess.run([y] * 1000 + [[y, {"again": y}]], {x: [1.0, 2.0]})
-            assert all(a.tolist() == [2.0, 4.0] for a in got[:1000]) and got[1000][1]["again"].tolist() == [2.0, 4.0]
+            assert all(a.tolist() == [2.0, 4.0] for a in got[:1000]) and got[1000][1]["again"].tolist() == [
+                2.0,
+                4.0,
+            ]
 
 
 # -- shapes and values -------------------------------------------------------------------------------------
@@ -98,8 +101,23 @@ def test_nan_infinities_and_signed_zeros_pass_without_a_warning() -> None:
     assert np.isnan(largest) and np.isnan(total)
 
 
-@pytest.mark.parametrize("form", ["gaps", "fortran", "reversed", "read-only", "big-endian", "list", "matrix", "masked", "broadcast",
-                                  "unaligned", "float64", "subclass"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "gaps",
+        "fortran",
+        "reversed",
+        "read-only",
+        "big-endian",
+        "list",
+        "matrix",
+        "masked",
+        "broadcast",
+        "unaligned",
+        "float64",
+        "subclass",
+    ],
+)
 def test_feeds_in_any_form_of_memory_give_the_same(form: str) -> None:
     class Marked(np.ndarray):
         def __array_ufunc__(self, *args: Any, **named: Any) -> Any:
@@ -117,13 +135,29 @@ def test_feeds_in_any_form_of_memory_give_the_same(form: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         matrix = np.matrix(plain)
-    given = {"gaps": wide[::2, ::2], "fortran": np.asfortranarray(plain), "reversed": plain[::-1, ::-1].copy()[::-1, ::-1],
-             "read-only": frozen, "big-endian": plain.astype(">f4"), "list": plain.tolist(), "matrix": matrix,
-             "masked": np.ma.array(plain), "broadcast": np.broadcast_to(np.arange(6, dtype=np.float32), (4, 6)), "unaligned": shifted,
-             "float64": plain.astype(np.float64), "subclass": plain.view(Marked)}[form]
+    given = {
+        "gaps": wide[::2, ::2],
+        "fortran": np.asfortranarray(plain),
+        "reversed": plain[::-1, ::-1].copy()[::-1, ::-1],
+        "read-only": frozen,
+        "big-endian": plain.astype(">f4"),
+        "list": plain.tolist(),
+        "matrix": matrix,
+        "masked": np.ma.array(plain),
+        "broadcast": np.broadcast_to(np.arange(6, dtype=np.float32), (4, 6)),
+        "unaligned": shifted,
+        "float64": plain.astype(np.float64),
+        "subclass": plain.view(Marked),
+    }[form]
     x = tf.placeholder(tf.float32, [None, 6])
     v = tf.Variable(np.zeros((4, 6), np.float32), use_resource=True)
-    y = [tf.matmul(x * 2.0, x, transpose_b=True), tf.transpose(x), tf.reshape(x, [-1]), x[1:], tf.assign(v, x)]
+    y = [
+        tf.matmul(x * 2.0, x, transpose_b=True),
+        tf.transpose(x),
+        tf.reshape(x, [-1]),
+        x[1:],
+        tf.assign(v, x),
+    ]
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         for _ in range(3):
@@ -140,13 +174,36 @@ def test_a_fetched_array_is_the_callers_to_write_to(source: str) -> None:
     """Contiguous, writable, and nothing that any later step sees, whatever view of whatever it is."""
     x = tf.placeholder(tf.float32, [3, 4])
     ones = np.ones((3, 4), np.float32)
-    base = {"feed": lambda: x, "constant": lambda: tf.constant(ones), "computed": lambda: x * 2.0,
-            "resource variable": lambda: tf.Variable(ones, use_resource=True).read_value(),
-            "ref variable": lambda: tf.Variable(ones, use_resource=False).read_value()}[source]()
-    made = [base, tf.transpose(base), base[:, 1:], base[1:2], base[::-1], tf.reshape(base, [-1]), tf.broadcast_to(base[:1], [5, 4]),
-            tf.tile(base, [1, 1]), tf.identity(base), tf.unstack(base)[1], tf.stop_gradient(base), tf.split(base, 2, 1)[1],
-            tf.reduce_sum(base, []), tf.cast(base, tf.float32), tf.expand_dims(base, 1), tf.squeeze(base[:1]), base[1, 2],
-            tf.linalg.diag_part(base), tf.gather(base, [0, 2]), tf.concat([base], 0), tf.stack([base])]
+    base = {
+        "feed": lambda: x,
+        "constant": lambda: tf.constant(ones),
+        "computed": lambda: x * 2.0,
+        "resource variable": lambda: tf.Variable(ones, use_resource=True).read_value(),
+        "ref variable": lambda: tf.Variable(ones, use_resource=False).read_value(),
+    }[source]()
+    made = [
+        base,
+        tf.transpose(base),
+        base[:, 1:],
+        base[1:2],
+        base[::-1],
+        tf.reshape(base, [-1]),
+        tf.broadcast_to(base[:1], [5, 4]),
+        tf.tile(base, [1, 1]),
+        tf.identity(base),
+        tf.unstack(base)[1],
+        tf.stop_gradient(base),
+        tf.split(base, 2, 1)[1],
+        tf.reduce_sum(base, []),
+        tf.cast(base, tf.float32),
+        tf.expand_dims(base, 1),
+        tf.squeeze(base[:1]),
+        base[1, 2],
+        tf.linalg.diag_part(base),
+        tf.gather(base, [0, 2]),
+        tf.concat([base], 0),
+        tf.stack([base]),
+    ]
     given = ones.copy()
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
@@ -176,8 +233,12 @@ def test_a_small_part_of_a_large_value_does_not_keep_it_alive() -> None:
 @pytest.mark.parametrize("resource", [False, True])
 def test_plans_notice_that_a_variable_has_got_another_shape(resource: bool) -> None:
     given = tf.placeholder(tf.float32, None)
-    v = tf.Variable(tf.zeros([2]) if resource else np.zeros(2, np.float32), use_resource=resource,
-                    validate_shape=not resource, shape=tf.TensorShape(None) if resource else None)
+    v = tf.Variable(
+        tf.zeros([2]) if resource else np.zeros(2, np.float32),
+        use_resource=resource,
+        validate_shape=not resource,
+        shape=tf.TensorShape(None) if resource else None,
+    )
     assign = tf.assign(v, given, validate_shape=False)
     total = v.read_value() * 2.0 + 1.0
     with tf.control_dependencies([assign]):
@@ -245,7 +306,9 @@ def test_threads_that_meet_a_signature_and_trace_it_at_the_same_time_all_get_the
         try:
             for size in range(1, 12):
                 options = (trace, None)[(number + size) % 2]
-                got = sess.run(z, {x: np.full(size, number, np.float32)}, options, tf.RunMetadata() if options else None)
+                got = sess.run(
+                    z, {x: np.full(size, number, np.float32)}, options, tf.RunMetadata() if options else None
+                )
                 assert got == size * (number + 1770.0) + size
         except BaseException as error:
             failures.append(error)
@@ -291,7 +354,11 @@ def test_a_forked_child_goes_on_with_its_parents_session() -> None:
     large = tf.placeholder(tf.float32, [None])
     v = tf.Variable(1.0)
     queue = tf.FIFOQueue(3, tf.float32)
-    fetches = [tf.reduce_sum(tf.matmul(x, x)), tf.reduce_sum(tf.py_func(lambda a: a + 1.0, [x], tf.float32) * 2.0), v.read_value()]
+    fetches = [
+        tf.reduce_sum(tf.matmul(x, x)),
+        tf.reduce_sum(tf.py_func(lambda a: a + 1.0, [x], tf.float32) * 2.0),
+        v.read_value(),
+    ]
     put, take, doubled = queue.enqueue(1.0), queue.dequeue(), large * 2.0
     given = np.ones((300, 300), np.float32)
     with tf.Session() as sess:
@@ -299,7 +366,11 @@ def test_a_forked_child_goes_on_with_its_parents_session() -> None:
 
         def go() -> list[Any]:
             sess.run(put)
-            return [*sess.run(fetches, {x: given}), sess.run(take), sess.run(doubled, {large: np.ones(1 << 20)})[-1]]
+            return [
+                *sess.run(fetches, {x: given}),
+                sess.run(take),
+                sess.run(doubled, {large: np.ones(1 << 20)})[-1],
+            ]
 
         wanted = go()
         go()
@@ -327,7 +398,9 @@ def test_a_forked_child_goes_on_with_its_parents_session() -> None:
 def test_feeds_of_several_parts_beside_others_go_where_they_belong() -> None:
     """IndexedSlices without a dense shape take two of the three parts that a fetch of them gives."""
     slices = tf.IndexedSlices(tf.placeholder(tf.float32, [None, 2]), tf.placeholder(tf.int32, [None]))
-    sparse = tf.SparseTensor(tf.placeholder(tf.int64, [None, 1]), tf.placeholder(tf.float32, [None]), tf.placeholder(tf.int64, [1]))
+    sparse = tf.SparseTensor(
+        tf.placeholder(tf.int64, [None, 1]), tf.placeholder(tf.float32, [None]), tf.placeholder(tf.int64, [1])
+    )
     x, y = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
     fetches = [slices.values * 2.0, slices.indices + 1, sparse.values * 3.0, x + 1.0, y + 2.0]
     with tf.Session() as sess:
@@ -339,9 +412,19 @@ def test_feeds_of_several_parts_beside_others_go_where_they_belong() -> None:
             assert got[3] == 31.0 and got[4] == 42.0
 
 
-@pytest.mark.parametrize(("dtype", "value"), [
-    (tf.int32, np.array([1, 2**40])), (tf.int32, np.int64(2**31)), (tf.uint8, np.array([-1])), (tf.int64, np.array([2**63], np.uint64)),
-    (tf.int32, np.array([1.0])), (tf.float32, np.array([1j])), (tf.int32, 2**40), (tf.int32, 1.5)])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (tf.int32, np.array([1, 2**40])),
+        (tf.int32, np.int64(2**31)),
+        (tf.uint8, np.array([-1])),
+        (tf.int64, np.array([2**63], np.uint64)),
+        (tf.int32, np.array([1.0])),
+        (tf.float32, np.array([1j])),
+        (tf.int32, 2**40),
+        (tf.int32, 1.5),
+    ],
+)
 def test_values_that_a_dtype_does_not_hold_are_refused(dtype: Any, value: Any) -> None:
     x = tf.placeholder(dtype, None)
     with tf.Session() as sess, warnings.catch_warnings():
@@ -350,7 +433,9 @@ def test_values_that_a_dtype_does_not_hold_are_refused(dtype: Any, value: Any) -
             sess.run(x, {x: value})
 
 
-@pytest.mark.parametrize("value", [np.array([1, 2]), np.int64(7), np.array([3], np.uint64), np.array([], np.int64), [1, 2], True])
+@pytest.mark.parametrize(
+    "value", [np.array([1, 2]), np.int64(7), np.array([3], np.uint64), np.array([], np.int64), [1, 2], True]
+)
 def test_integers_that_fit_are_fed_from_any_integer_type(value: Any) -> None:
     x = tf.placeholder(tf.int32, None)
     with tf.Session() as sess:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphrt.core.errors import CancelledError, OutOfRangeError
 from graphrt.core.queue_state import Fifo, QueueMachine, Shuffled
 
 EVENT = st.one_of(
-    st.tuples(st.just("enqueue"), st.integers(1, 4)), st.tuples(st.just("dequeue"), st.integers(0, 4)),
-    st.tuples(st.just("dequeue_up_to"), st.integers(1, 4)), st.tuples(st.just("cancel"), st.integers(0, 9)),
-    st.tuples(st.just("close"), st.integers(0, 5)))
+    st.tuples(st.just("enqueue"), st.integers(1, 4)),
+    st.tuples(st.just("dequeue"), st.integers(0, 4)),
+    st.tuples(st.just("dequeue_up_to"), st.integers(1, 4)),
+    st.tuples(st.just("cancel"), st.integers(0, 9)),
+    st.tuples(st.just("close"), st.integers(0, 5)),
+)
 EVENTS = st.lists(EVENT, max_size=14)
 
 
@@ -101,6 +104,7 @@ def play(machine: QueueMachine, events: list[tuple[str, int]]) -> tuple[dict[int
     offered: list[int] = []
     element = 0
     for number, (kind, n) in enumerate(events):
+
         def done(answer: Any, number: int = number) -> None:
             assert number not in answers, "answered twice"
             answers[number] = seen(answer)
@@ -118,10 +122,13 @@ def play(machine: QueueMachine, events: list[tuple[str, int]]) -> tuple[dict[int
         for call, answer in tell:
             call(answer)
         # A dequeue that ends incomplete puts back what it had, also where others have come in since.
-        assert machine.size <= machine.capacity or machine.is_closed or any(k == "cancel" for k, _ in events), "more than fits"
+        assert (
+            machine.size <= machine.capacity or machine.is_closed or any(k == "cancel" for k, _ in events)
+        ), "more than fits"
     return answers, offered
 
 
+@settings(max_examples=500)
 @given(EVENTS, st.integers(1, 4))
 def test_a_fifo_queue_does_what_the_model_does(events: list[tuple[str, int]], capacity: int) -> None:
     model, element = Model(capacity), 0
@@ -133,8 +140,9 @@ def test_a_fifo_queue_does_what_the_model_does(events: list[tuple[str, int]], ca
 
 
 @given(EVENTS, st.integers(2, 6), st.integers(0, 3), st.integers(0, 2**32))
-def test_a_shuffling_queue_loses_and_doubles_nothing(events: list[tuple[str, int]], capacity: int, minimum: int,
-                                                            seed: int) -> None:
+def test_a_shuffling_queue_loses_and_doubles_nothing(
+    events: list[tuple[str, int]], capacity: int, minimum: int, seed: int
+) -> None:
     bits = iter(range(seed, seed + 10_000, 7))
     held = Shuffled(lambda: next(bits) * 2654435761 % 2**32)
     machine = QueueMachine("q", "RandomShuffleQueue", capacity, held, min(minimum, capacity - 1))
@@ -154,6 +162,19 @@ def test_a_shuffling_queue_keeps_its_minimum_while_it_is_open() -> None:
     for done, answer in machine.on_close(False):
         done(answer)
     assert len(got) == 4 and machine.size == 1
+
+
+def test_what_a_cancelled_dequeue_had_gathered_goes_back_in_its_order() -> None:
+    machine, got = QueueMachine("q", "FIFOQueue", 5, Fifo()), []
+    machine.on_enqueue([(1,), (2,)], lambda answer: None)
+    attempt, tell = machine.on_dequeue(3, False, got.append)
+    assert not tell and machine.size == 0
+    for done, answer in machine.on_cancel(attempt, CancelledError(None, None, "over")):
+        done(answer)
+    _, tell = machine.on_dequeue(2, False, got.append)
+    for done, answer in tell:
+        done(answer)
+    assert isinstance(got[0], CancelledError) and got[1] == [(1,), (2,)]
 
 
 def test_a_batch_larger_than_the_queue_comes_as_elements_do() -> None:

@@ -19,7 +19,10 @@ PROGRAMS = st.binary(min_size=60, max_size=300)
 ONE_CPU = [""]
 DEVICES = ["/cpu:0", "/cpu:1", "/gpu:0", "/gpu:1"]
 # Failing programs are made smaller by `holds_for`, within a bound that hypothesis does not have.
-EXAMPLES = {"suppress_health_check": list(HealthCheck), "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
+EXAMPLES = {
+    "suppress_health_check": list(HealthCheck),
+    "phases": (Phase.explicit, Phase.reuse, Phase.generate),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +60,10 @@ class Built:
         fetched: list[list[Any]] = []
         copies: list[list[Any]] = []
         for number, step in enumerate(self.program.steps):
-            feeds = {self.tensors[i]: feed_value(self.program.types[i], step.batch, i + number // 2) for i in step.feeds}
+            feeds = {
+                self.tensors[i]: feed_value(self.program.types[i], step.batch, i + number // 2)
+                for i in step.feeds
+            }
             before = [v.copy() for v in feeds.values()]
             metadata = tf.RunMetadata() if options is not None else None
             made = self.session.run([self.tensors[i] for i in step.fetches], feeds, options, metadata)
@@ -97,6 +103,7 @@ def assert_same(made: Program, wanted: list[list[Any]], got: list[list[Any]], wh
 
 def holds_for(source: bytes, check: Callable[[bytes], None]) -> None:
     """Run `check(source)`; where it fails, fail with fewer bytes if they do too."""
+
     def fails(shorter: bytes) -> bool:
         try:
             check(shorter)
@@ -117,8 +124,10 @@ def holds_for(source: bytes, check: Callable[[bytes], None]) -> None:
 
 @settings(max_examples=350, **EXAMPLES)
 @given(PROGRAMS, st.integers(0, 5))
-def test_partitioned_optimised_and_planned_steps_give_the_bits_of_plain_ones(source: bytes, turn: int) -> None:
-    devices = DEVICES[turn % 4:] + DEVICES[:turn % 4]
+def test_partitioned_optimised_and_planned_steps_give_the_bits_of_plain_ones(
+    source: bytes, turn: int
+) -> None:
+    devices = DEVICES[turn % 4 :] + DEVICES[: turn % 4]
 
     def check(source: bytes) -> None:
         made = program(source)

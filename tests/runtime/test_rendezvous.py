@@ -80,7 +80,10 @@ def test_tensors_meet_their_receivers_across_threads() -> None:
         for key in part:
             rendezvous.send(key, int(key))
 
-    threads = [threading.Thread(target=receive), *(threading.Thread(target=send, args=(keys[i::3],)) for i in range(3))]
+    threads = [
+        threading.Thread(target=receive),
+        *(threading.Thread(target=send, args=(keys[i::3],)) for i in range(3)),
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -89,9 +92,19 @@ def test_tensors_meet_their_receivers_across_threads() -> None:
 
 
 def test_keys_are_tensorflows_and_are_read_back() -> None:
-    key = make_key("/job:a/replica:0/task:0/device:CPU:0", -1, "/job:b/replica:0/task:1/device:GPU:0", "edge_3_x")
-    assert key == ("/job:a/replica:0/task:0/device:CPU:0;ffffffffffffffff;/job:b/replica:0/task:1/device:GPU:0;edge_3_x;0:0")
-    assert parse_key(key) == ("/job:a/replica:0/task:0/device:CPU:0", 2**64 - 1, "/job:b/replica:0/task:1/device:GPU:0", "edge_3_x", "0:0")
+    key = make_key(
+        "/job:a/replica:0/task:0/device:CPU:0", -1, "/job:b/replica:0/task:1/device:GPU:0", "edge_3_x"
+    )
+    assert key == (
+        "/job:a/replica:0/task:0/device:CPU:0;ffffffffffffffff;/job:b/replica:0/task:1/device:GPU:0;edge_3_x;0:0"
+    )
+    assert parse_key(key) == (
+        "/job:a/replica:0/task:0/device:CPU:0",
+        2**64 - 1,
+        "/job:b/replica:0/task:1/device:GPU:0",
+        "edge_3_x",
+        "0:0",
+    )
     for bad in ("", "a;b;c", key.replace("ffffffffffffffff", "xyz"), key + ";more"):
         with pytest.raises(InvalidArgumentError, match="malformed rendezvous key"):
             parse_key(bad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphrt.compiler.step_graph import Node
@@ -58,7 +58,8 @@ def random_program(c: Choices) -> list[Node]:
     return nodes
 
 
-@given(st.binary(max_size=160))
+@settings(max_examples=250)
+@given(st.binary(min_size=16, max_size=160))
 def test_an_update_in_place_comes_after_every_reader_that_does_not_wait_for_an_update(source: bytes) -> None:
     nodes = random_program(Choices(source))
     ordered = order(nodes[::-1])
@@ -70,8 +71,12 @@ def test_an_update_in_place_comes_after_every_reader_that_does_not_wait_for_an_u
     reads = read_variables(ordered)
     for u in (n for n in nodes if n.type == "AssignAdd"):
         for reader, variables in reads.items():
-            if u.inputs[0][0] in variables and reader is not u and reader.type != "AssignAdd" and not any(
-                    s.type == "AssignAdd" for s in earlier[reader]):
+            if (
+                u.inputs[0][0] in variables
+                and reader is not u
+                and reader.type != "AssignAdd"
+                and not any(s.type == "AssignAdd" for s in earlier[reader])
+            ):
                 assert at[reader] < at[u], (reader, u)
 
 
@@ -104,14 +109,19 @@ def run_segments(segments: list[SegmentNodes], choose: Choices) -> list[Node]:
     started: list[Node] = []
     left = set(range(len(segments)))
     while True:
-        ready = [i for i in sorted(left) if set(segments[i].awaits) <= arrived and set(segments[i].after) <= done]
+        ready = [
+            i for i in sorted(left) if set(segments[i].awaits) <= arrived and set(segments[i].after) <= done
+        ]
         if ready and (not started or choose.below(2) == 0):
             i = ready[choose.below(len(ready))]
             left.remove(i)
             here: set[Node] = set()
             for n in segments[i].nodes:
                 for source in [*(s for s, _ in n.inputs), *n.controls]:
-                    assert source in arrived if waits(source) else source in here or source in ran, (n, source)
+                    assert source in arrived if waits(source) else source in here or source in ran, (
+                        n,
+                        source,
+                    )
                 here.add(n)
                 if waits(n):
                     started.append(n)
@@ -124,15 +134,19 @@ def run_segments(segments: list[SegmentNodes], choose: Choices) -> list[Node]:
             return ran
 
 
-@given(st.binary(max_size=160), st.binary(max_size=40))
-def test_segments_have_what_they_take_in_whatever_order_waiting_nodes_answer(source: bytes, answers: bytes) -> None:
+@settings(max_examples=250)
+@given(st.binary(min_size=16, max_size=160), st.binary(max_size=40))
+def test_segments_have_what_they_take_in_whatever_order_waiting_nodes_answer(
+    source: bytes, answers: bytes
+) -> None:
     nodes = order(random_program(Choices(source)))
     segments = cut(nodes)
     ran = run_segments(segments, Choices(answers))
     assert sorted(map(id, ran)) == sorted(map(id, nodes))
 
 
-@given(st.binary(max_size=160))
+@settings(max_examples=250)
+@given(st.binary(min_size=16, max_size=160))
 def test_a_segment_waits_for_nothing_that_its_nodes_do_not(source: bytes) -> None:
     nodes = order(random_program(Choices(source)))
     earlier = before(nodes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import signal
@@ -21,6 +22,7 @@ import graphrt as tf
 from graphrt.compiler import pipeline
 from graphrt.compiler.step_graph import PassRecord
 from graphrt.core.resources import VariableState
+from graphrt.runtime.codegen import write_segment
 
 SOON = 20.0
 
@@ -78,7 +80,9 @@ def test_numpys_floating_point_state_is_as_it_was_after_steps_that_end_well_and_
             assert raises_runtime_warning()
 
 
-def test_a_failed_step_leaves_nothing_wrong_for_the_next_of_its_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_leaves_nothing_wrong_for_the_next_of_its_signature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The same shapes fail or not by their values, in the middle of a plan with buffers."""
     x = tf.placeholder(tf.float32, [4])
     at = tf.placeholder(tf.int32, [2])
@@ -159,7 +163,9 @@ def test_a_deadline_ends_a_blocked_step_and_says_what_it_waits_for(devices: int)
     with tf.device(f"/cpu:{devices - 1}"):
         doubled = queue.dequeue(name="next") * 2.0
     with tf.Session(config=two_cpus()) as sess:
-        with pytest.raises(tf.errors.DeadlineExceededError, match=r"'next' \(QueueDequeueV2\) on 'work' since 0\.") as caught:
+        with pytest.raises(
+            tf.errors.DeadlineExceededError, match=r"'next' \(QueueDequeueV2\) on 'work' since 0\."
+        ) as caught:
             sess.run(doubled, options=tf.RunOptions(timeout_in_ms=100))
         assert "test_steps.py" in str(caught.value)
         # The attempt is gone: the element is there for the next.
@@ -206,8 +212,12 @@ def test_what_py_func_writes_to_or_keeps_is_not_the_plans_nor_the_callers() -> N
         a[:] = 7.0
         return a
 
-    fetches = [tf.py_func(scribble, [x], tf.float32), tf.py_func(scribble, [y], tf.float32), y + 0.0,
-               tf.py_func(lambda a: (kept.append(a), a)[1], [y], tf.float32)]
+    fetches = [
+        tf.py_func(scribble, [x], tf.float32),
+        tf.py_func(scribble, [y], tf.float32),
+        y + 0.0,
+        tf.py_func(lambda a: (kept.append(a), a)[1], [y], tf.float32),
+    ]
     given = np.array([1.0, 2.0, 3.0], np.float32)
     with tf.Session() as sess:
         for turn in range(5):
@@ -235,7 +245,9 @@ def test_ctrl_c_interrupts_a_step_that_waits_and_the_process_ends(devices: int) 
             sess.run(queue.enqueue(3.0))
             print(sess.run(waits), flush=True)
     """)
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=os.getcwd())
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=os.getcwd()
+    )
     try:
         assert child.stdout is not None and child.stdout.readline() == "waiting\n"
         time.sleep(0.3)
@@ -309,6 +321,7 @@ def test_a_session_that_is_let_go_without_close_is_collected_with_its_variables(
 def test_intermediate_values_are_let_go_as_the_step_goes_on() -> None:
     """A chain of large values never holds more than a few, also the first time its shapes are seen."""
     import tracemalloc
+
     x = tf.placeholder(tf.float32, [None])
     y = x
     for _ in range(20):
@@ -337,15 +350,38 @@ def test_an_update_does_not_copy_a_variable_whose_snapshot_nobody_uses_any_more(
             assert state.array.ctypes.data == memory
 
 
+class SharedScope(dict):
+    """The globals of a plan's segments, which several threads compile in at once."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        assert name != "segment", "another thread that compiles would take this segment for its own"
+        super().__setitem__(name, value)
+
+
+def test_compiling_a_segment_puts_it_where_no_other_thread_finds_it() -> None:
+    x = tf.placeholder(tf.float32, [2])
+    y = tf.exp(tf.tanh(x))
+    with tf.Session() as sess:
+        sess.run(y, {x: [1.0, 2.0]})
+        ((plan,),) = [prepared.executable.plans for prepared in sess._prepared.values()]
+    layout = dataclasses.replace(plan.layout, scope=SharedScope(plan.layout.scope))
+    for traced in (False, True):
+        assert callable(write_segment(layout, plan.segments[0].nodes, plan.name, traced=traced).function)
+
+
 # -- verification ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("value", "is_on"), [("1", True), ("0", False), ("", False)])
-def test_graphrt_verify_decides_whether_invariants_are_checked(monkeypatch: pytest.MonkeyPatch, value: str, is_on: bool) -> None:
+def test_graphrt_verify_decides_whether_invariants_are_checked(
+    monkeypatch: pytest.MonkeyPatch, value: str, is_on: bool
+) -> None:
     monkeypatch.setenv("GRAPHRT_VERIFY", value)
 
     def loses_a_node(step: Any, devices: Any, options: Any) -> Any:
-        return step.replace([n for n in step.nodes if n.type != "Tanh"]), PassRecord("loses_a_node", len(step), len(step) - 1)
+        return step.replace([n for n in step.nodes if n.type != "Tanh"]), PassRecord(
+            "loses_a_node", len(step), len(step) - 1
+        )
 
     monkeypatch.setattr(pipeline, "PASSES", [*pipeline.PASSES, loses_a_node])
     x = tf.placeholder(tf.float32, [2])

@@ -40,10 +40,15 @@ def run(tf: Any, build: Callable[[Any], Built], steps: int = STEPS) -> list[list
         init = tf.global_variables_initializer()
         with tf.Session(graph=graph) as session:
             session.run(init)
-            return [[np.asarray(v) for v in session.run(built.fetches, built.feeds(i)) if v is not None] for i in range(steps)]
+            return [
+                [np.asarray(v) for v in session.run(built.fetches, built.feeds(i)) if v is not None]
+                for i in range(steps)
+            ]
 
 
-def assert_same_runs(build: Callable[[Any], Built], rtol: float = 1e-5, atol: float = 0.0, steps: int = STEPS) -> list[list[np.ndarray]]:
+def assert_same_runs(
+    build: Callable[[Any], Built], rtol: float = 1e-5, atol: float = 0.0, steps: int = STEPS
+) -> list[list[np.ndarray]]:
     ours, theirs = run(graphrt, build, steps), run(v1, build, steps)
     for number, (a, b) in enumerate(zip(ours, theirs)):
         assert len(a) == len(b) and a
@@ -59,7 +64,7 @@ def digits(i: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
     labels = random.integers(0, 10, batch)
     images = random.random((batch, 784), np.float32) * 0.3
     for row, label in zip(images, labels):
-        row[label * 70:label * 70 + 70] += 0.7
+        row[label * 70 : label * 70 + 70] += 0.7
     return images, labels.astype(np.int64)
 
 
@@ -79,7 +84,9 @@ def classifier(tf: Any, logits: Callable[[Any], Any], optimizer: Any, batch: int
 
 def dense(tf: Any, x: Any, outer: int, name: str, resource: bool = False) -> Any:
     with tf.variable_scope(name, use_resource=resource):
-        w = tf.get_variable("w", [int(x.shape[-1]), outer], initializer=tf.truncated_normal_initializer(stddev=0.1))
+        w = tf.get_variable(
+            "w", [int(x.shape[-1]), outer], initializer=tf.truncated_normal_initializer(stddev=0.1)
+        )
         b = tf.get_variable("b", [outer], initializer=tf.zeros_initializer())
     return tf.matmul(x, w) + b
 
@@ -90,8 +97,13 @@ def falls(runs: list[list[np.ndarray]]) -> None:
 
 @pytest.mark.parametrize("resource", [False, True])
 def test_softmax_regression(resource: bool) -> None:
-    falls(assert_same_runs(lambda tf: classifier(tf, lambda x: dense(tf, x, 10, "softmax", resource),
-                                                 tf.train.GradientDescentOptimizer(0.1))))
+    falls(
+        assert_same_runs(
+            lambda tf: classifier(
+                tf, lambda x: dense(tf, x, 10, "softmax", resource), tf.train.GradientDescentOptimizer(0.1)
+            )
+        )
+    )
 
 
 @pytest.mark.parametrize("resource", [False, True])
@@ -110,7 +122,11 @@ def test_lenet_with_dropout_and_adam() -> None:
     def build(tf: Any) -> Built:
         def convolution(x: Any, outer: int, name: str) -> Any:
             with tf.variable_scope(name):
-                w = tf.get_variable("w", [5, 5, int(x.shape[-1]), outer], initializer=tf.truncated_normal_initializer(stddev=0.1))
+                w = tf.get_variable(
+                    "w",
+                    [5, 5, int(x.shape[-1]), outer],
+                    initializer=tf.truncated_normal_initializer(stddev=0.1),
+                )
                 b = tf.get_variable("b", [outer], initializer=tf.constant_initializer(0.1))
             h = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, [1, 1, 1, 1], "SAME"), b))
             return tf.nn.max_pool(h, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
@@ -146,7 +162,10 @@ def test_branches_with_effects() -> None:
             train = tf.train.GradientDescentOptimizer(0.05).minimize(chosen)
         with tf.control_dependencies([train]):
             after = [tf.identity(ups) + 0, tf.identity(downs.read_value()), w + 0.0]
-        return Built([chosen, *after, train], lambda i: {x: np.random.default_rng(i).normal(size=(4 + i % 3, 3)).astype(np.float32)})
+        return Built(
+            [chosen, *after, train],
+            lambda i: {x: np.random.default_rng(i).normal(size=(4 + i % 3, 3)).astype(np.float32)},
+        )
 
     runs = assert_same_runs(build, rtol=1e-5, atol=1e-7)
     assert runs[-1][1] > 10 and runs[-1][2] > 20, "both branches were taken"
@@ -165,7 +184,9 @@ def read_then_add(tf: Any, resource: bool, through_identity: bool) -> Built:
 
 
 @pytest.mark.parametrize("through_identity", [False, True])
-def test_an_earlier_read_of_a_ref_variable_gives_the_new_value_of_a_resource_variable_the_old(through_identity: bool) -> None:
+def test_an_earlier_read_of_a_ref_variable_gives_the_new_value_of_a_resource_variable_the_old(
+    through_identity: bool,
+) -> None:
     ref = assert_same_runs(lambda tf: read_then_add(tf, False, through_identity))
     assert ref[0] == [6.0, 6.0] and ref[9] == [51.0, 51.0]
     resource = assert_same_runs(lambda tf: read_then_add(tf, True, through_identity))
@@ -175,6 +196,7 @@ def test_an_earlier_read_of_a_ref_variable_gives_the_new_value_of_a_resource_var
 @pytest.mark.parametrize("resource", [False, True])
 def test_reads_and_assignments_in_one_step(resource: bool) -> None:
     """Views of a read, updates of rows, and reads between them, all in an order that control dependencies decide."""
+
     def build(tf: Any) -> Built:
         v = tf.Variable(np.arange(12, dtype=np.float32).reshape(4, 3), use_resource=resource)
         x = tf.placeholder(tf.float32, [3])
@@ -200,7 +222,9 @@ def test_gated_gradients_see_the_values_of_before_the_update() -> None:
     def build(tf: Any) -> Built:
         a, b = tf.Variable(2.0, use_resource=False), tf.Variable(3.0, use_resource=False)
         loss = tf.square(a * b - 1.0)
-        train = tf.train.GradientDescentOptimizer(0.01).minimize(loss, gate_gradients=tf.train.Optimizer.GATE_GRAPH)
+        train = tf.train.GradientDescentOptimizer(0.01).minimize(
+            loss, gate_gradients=tf.train.Optimizer.GATE_GRAPH
+        )
         with tf.control_dependencies([train]):
             return Built([a + 0.0, b + 0.0], lambda i: {})
 
@@ -213,11 +237,20 @@ def test_gated_gradients_see_the_values_of_before_the_update() -> None:
 def streams(tf: Any) -> tuple[list[Any], list[Any]]:
     """Uniform tensors, which are equal to the bit, and normal ones."""
     n = tf.placeholder_with_default(np.int32(5), [], name="n")
-    uniform = [tf.random_uniform([3, 5], seed=7), tf.random_uniform([n], -2.0, 3.0), tf.random_uniform([4], 0, 100, tf.int32, seed=9),
-               tf.random_uniform([n, 2], 0, 10**12, tf.int64), tf.random_uniform([7], dtype=tf.float64, seed=1),
-               tf.random_shuffle(tf.range(10), seed=2)]
-    normal = [tf.random_normal([6], seed=7), tf.random_normal([n, 3]), tf.truncated_normal([9], 1.0, 2.0, seed=5),
-              tf.random_normal([5], dtype=tf.float64, seed=4)]
+    uniform = [
+        tf.random_uniform([3, 5], seed=7),
+        tf.random_uniform([n], -2.0, 3.0),
+        tf.random_uniform([4], 0, 100, tf.int32, seed=9),
+        tf.random_uniform([n, 2], 0, 10**12, tf.int64),
+        tf.random_uniform([7], dtype=tf.float64, seed=1),
+        tf.random_shuffle(tf.range(10), seed=2),
+    ]
+    normal = [
+        tf.random_normal([6], seed=7),
+        tf.random_normal([n, 3]),
+        tf.truncated_normal([9], 1.0, 2.0, seed=5),
+        tf.random_normal([5], dtype=tf.float64, seed=4),
+    ]
     return uniform, normal
 
 
@@ -227,7 +260,14 @@ def drawn(tf: Any) -> list[list[np.ndarray]]:
     with (graphrt if tf is graphrt else tensorflow).Graph().as_default() as graph:
         tf.set_random_seed(1234)
         uniform, normal = streams(tf)
-        wanted = [uniform, normal, uniform[:2] + normal[:1], [uniform[1]], normal[1:] + uniform[3:], uniform + normal]
+        wanted = [
+            uniform,
+            normal,
+            uniform[:2] + normal[:1],
+            [uniform[1]],
+            normal[1:] + uniform[3:],
+            uniform + normal,
+        ]
         for _ in range(2):
             with tf.Session(graph=graph) as session:
                 for i in range(12):
@@ -255,7 +295,9 @@ def test_dropout_masks_are_tensorflows() -> None:
     def build(tf: Any) -> Built:
         x = tf.placeholder(tf.float32, [None, 32])
         dropped = tf.nn.dropout(x, rate=0.3)
-        return Built([dropped, tf.gradients(dropped, x)[0]], lambda i: {x: np.ones((1 + i % 5, 32), np.float32)})
+        return Built(
+            [dropped, tf.gradients(dropped, x)[0]], lambda i: {x: np.ones((1 + i % 5, 32), np.float32)}
+        )
 
     assert_same_runs(build, rtol=1e-6)
 
@@ -264,12 +306,25 @@ def test_dropout_masks_are_tensorflows() -> None:
 @pytest.mark.parametrize("columns", [3, 16])
 def test_views_of_a_read_see_later_updates_where_tensorflows_do(resource: bool, columns: int) -> None:
     """Slices along the first axis share a ref variable's memory if they begin on a boundary; what has gaps does not."""
+
     def build(tf: Any) -> Built:
         v = tf.Variable(np.arange(4 * columns, dtype=np.float32).reshape(4, columns), use_resource=resource)
         read = v.read_value()
-        views = [read[1:3], read[2], read[:, 1:], tf.transpose(read), tf.reverse(read, [0]), tf.reshape(read, [-1]),
-                 tf.expand_dims(read, 0), tf.slice(read, [1, 0], [2, columns]), *tf.split(read, 2), *tf.split(read, 1, 1),
-                 *tf.unstack(read), tf.reshape(read[2:], [-1]), tf.stop_gradient(read)]
+        views = [
+            read[1:3],
+            read[2],
+            read[:, 1:],
+            tf.transpose(read),
+            tf.reverse(read, [0]),
+            tf.reshape(read, [-1]),
+            tf.expand_dims(read, 0),
+            tf.slice(read, [1, 0], [2, columns]),
+            *tf.split(read, 2),
+            *tf.split(read, 1, 1),
+            *tf.unstack(read),
+            tf.reshape(read[2:], [-1]),
+            tf.stop_gradient(read),
+        ]
         with tf.control_dependencies(views):
             added = tf.assign_add(v, 100.0 * tf.ones([4, columns]))
         with tf.control_dependencies([added]):

@@ -136,5 +136,8 @@ def test_a_graph_that_travels() -> None:
 def test_an_error_names_the_op_and_the_line() -> None:
     x, y = tf.placeholder(tf.float32, [None]), tf.placeholder(tf.float32, [None])
     z = tf.add(x, y, name="sum")
-    with tf.Session() as sess, pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)'sum' \(AddV2\).*test_first_programs\.py"):
+    with (
+        tf.Session() as sess,
+        pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)'sum' \(AddV2\).*test_first_programs\.py"),
+    ):
         sess.run(z, {x: [1.0, 2.0], y: [1.0, 2.0, 3.0]})

@@ -39,7 +39,7 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"graphrt {__version__}\n"
 
 
-@pytest.mark.parametrize(("given", "meant"), [("lanuch", "launch"), ("trac", "trace"), ("explian", "explain")])
+@pytest.mark.parametrize(("given", "meant"), [("lanuch", "launch"), ("tarce", "trace"), ("expl", "explain")])
 def test_a_mistyped_command_is_told_what_was_meant(capsys, given, meant):
     assert command.main([given]) == 2
     out, err = capsys.readouterr()

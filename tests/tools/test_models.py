@@ -111,7 +111,8 @@ def test_ops_that_are_missing_are_named_and_counted_also_those_in_functions(unkn
 
 
 @pytest.mark.parametrize("command", [inspect, coverage])
-@pytest.mark.parametrize(("content", "said"), [(None, "there is no file"), (b"\xff\xff", "is not a GraphDef")])
+@pytest.mark.parametrize(("content", "said"), [
+    (None, "there is no file"), (b"\xff\xff", "is not a GraphDef")])
 def test_a_file_that_is_no_model_is_refused(tmp_path, capsys, command, content, said):
     file = tmp_path / "model.pb"
     if content is not None:

@@ -38,7 +38,8 @@ def test_a_server_runs_sessions_until_a_signal_stops_it(number):
 
 
 def test_the_task_is_the_one_that_is_asked_for():
-    with served("--cluster", "ps|localhost:0,worker|localhost:0;localhost:0", "--job", "worker", "--task", 1) as run:
+    cluster = "ps|localhost:0,worker|localhost:0;localhost:0"
+    with served("--cluster", cluster, "--job", "worker", "--task", 1) as run:
         assert run.wait_for("serves").startswith("graphrt: /job:worker/task:1 serves at grpc://localhost:")
         run.process.terminate()
         assert run.end() == 0
@@ -64,7 +65,8 @@ def test_without_a_cluster_tf_config_says_which_task_it_is(monkeypatch):
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--cluster", "nowhere"], "--cluster nowhere: neither JSON, nor 'job|host:port', nor a file to read (No such file"),
+    (["--cluster", "nowhere"],
+     "--cluster nowhere: neither JSON, nor 'job|host:port', nor a file to read (No such file or directory)"),
     (["--cluster", "{"], "--cluster is not a cluster"),
     (["--cluster", '{"ps": 3}'], "the tasks of job 'ps' must be addresses, not their number 3"),
     (["--cluster", "ps|localhost"], "'ps|localhost' is not 'job|host:port;host:port'"),

@@ -65,10 +65,12 @@ def test_tasks_that_do_not_stop_are_killed(group):
 def test_tasks_that_cannot_be_killed_are_given_up(group):
     group.on_signal(signal.SIGTERM)
     group.on_timer()
-    assert group.on_timer() == [Say("ps:0, worker:0, worker:1 cannot be killed: given up"), Timer(None), End(143)]
+    told = Say("ps:0, worker:0, worker:1 cannot be killed: given up")
+    assert group.on_timer() == [told, Timer(None), End(143)]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("number", "status"), [
+    (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_is_passed_on(group, number, status):
     assert group.on_signal(number) == [
         Say(f"{number.name}: stopping ps:0, worker:0, worker:1"),

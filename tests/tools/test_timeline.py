@@ -22,9 +22,10 @@ def stats(*nodes, message=step_stats_pb2.StepStats):
         if entry is None:
             entry = devices[device] = made.dev_stats.add(device=device)
         node = entry.node_stats.add(
-            node_name=label.partition(" = ")[0], timeline_label=label, all_start_micros=BASE + start,
-            all_start_nanos=(BASE + start) * 1000, all_end_rel_micros=duration, all_end_rel_nanos=duration * 1000,
-            op_end_rel_micros=duration, op_end_rel_nanos=duration * 1000)
+            node_name=label.partition(" = ")[0], timeline_label=label,
+            all_start_micros=BASE + start, all_start_nanos=(BASE + start) * 1000,
+            op_end_rel_micros=duration, op_end_rel_nanos=duration * 1000,
+            all_end_rel_micros=duration, all_end_rel_nanos=duration * 1000)
         if shape:
             described = node.output.add(slot=0).tensor_description
             described.dtype = 1
@@ -90,10 +91,10 @@ def test_arrows_follow_the_tensors_also_across_devices():
 def test_a_node_that_runs_again_feeds_what_ran_after_it():
     loop = [(CPU0, label, at, 1) for i in range(3) for label, at in
             (("a = Add(n)", 10 * i), ("n = NextIteration(a)", 10 * i + 5))]
-    edges = Timeline(stats(*loop))._edges
-    found = sorted((maker.name, (maker.start - BASE * 1000) // 1000, taker.name, (taker.start - BASE * 1000) // 1000)
-                   for maker, taker in edges)
-    assert found == [("a", 0, "n", 5), ("a", 10, "n", 15), ("a", 20, "n", 25), ("n", 5, "a", 10), ("n", 15, "a", 20)]
+    found = sorted((maker.name, maker.start // 1000 - BASE, taker.name, taker.start // 1000 - BASE)
+                   for maker, taker in Timeline(stats(*loop))._edges)
+    assert found == [("a", 0, "n", 5), ("a", 10, "n", 15), ("a", 20, "n", 25),
+                     ("n", 5, "a", 10), ("n", 15, "a", 20)]
 
 
 def test_kernels_at_the_same_time_lie_in_different_lanes():
@@ -133,7 +134,8 @@ def test_statistics_without_nanoseconds_are_read():
 
 
 def test_nothing_traced_is_an_empty_trace():
-    assert json.loads(Timeline(step_stats_pb2.StepStats()).generate_chrome_trace_format())["traceEvents"] == []
+    text = Timeline(step_stats_pb2.StepStats()).generate_chrome_trace_format()
+    assert json.loads(text)["traceEvents"] == []
 
 
 def test_other_times_than_those_recorded_are_refused():

@@ -38,8 +38,8 @@ def test_the_table_lists_nodes_if_asked_and_no_more_than_asked(metadata, capsys)
 
 
 def test_kernels_at_the_same_time_are_one_busy_time():
-    events = trace.Timeline(stats((CPU0, "a = A()", 0, 10), (CPU0, "b = B()", 5, 10), (CPU0, "c = C()", 40, 1))).events
-    assert trace.busy(events) == 16_000
+    together = stats((CPU0, "a = A()", 0, 10), (CPU0, "b = B()", 5, 10), (CPU0, "c = C()", 40, 1))
+    assert trace.busy(trace.Timeline(together).events) == 16_000
 
 
 def test_the_trace_is_written_where_asked(metadata, capsys):
