@@ -1,4 +1,5 @@
-"""ClusterSpec: the jobs of a cluster, their tasks and addresses. And TF_CONFIG, which says so in the environment."""
+"""ClusterSpec: the jobs of a cluster, their tasks and addresses. And TF_CONFIG, which says so in the
+environment."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ class ClusterSpec:
     """The tasks of a cluster.
 
     Args:
-      cluster: {job: [address, ...]}, {job: {index: address}} (not every index need be there), {job: address}, a ClusterDef, or
+      cluster: {job: [address, ...]}, {job: {index: address}} (not every index need be there), {job: address},
+        a ClusterDef, or
         a ClusterSpec.
     Raises:
       TypeError: it is none of these.
@@ -30,8 +32,11 @@ class ClusterSpec:
             for job in cluster.job:
                 self._jobs[job.name] = {int(i): str(a) for i, a in sorted(job.tasks.items())}
         else:
-            raise TypeError("`cluster` must be a dictionary mapping one or more job names to lists of network addresses, or a "
-                            f"`ClusterDef` protocol buffer, but got {type(cluster).__name__}")
+            raise TypeError(
+                "`cluster` must be a dictionary mapping one or more job names to lists of network addresses, "
+                "or a "
+                f"`ClusterDef` protocol buffer, but got {type(cluster).__name__}"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """{job: list of addresses}, or {job: {index: address}} where the indices are not 0, 1, 2, ..."""
@@ -44,6 +49,7 @@ class ClusterSpec:
     def as_cluster_def(self) -> Any:
         """The ClusterDef message."""
         from graphrt.protos import cluster_pb2
+
         made = cluster_pb2.ClusterDef()
         for job, tasks in sorted(self._jobs.items()):
             added = made.job.add(name=job)
@@ -58,7 +64,9 @@ class ClusterSpec:
     def _job(self, job_name: str) -> dict[int, str]:
         tasks = self._jobs.get(job_name)
         if tasks is None:
-            raise ValueError(f"No such job in cluster: {job_name!r}; there are {', '.join(self._jobs) or 'none'}")
+            raise ValueError(
+                f"No such job in cluster: {job_name!r}; there are {', '.join(self._jobs) or 'none'}"
+            )
         return tasks
 
     def num_tasks(self, job_name: str) -> int:
@@ -71,7 +79,9 @@ class ClusterSpec:
         """The address of a task. Raises ValueError where there is no such job or task."""
         tasks = self._job(job_name)
         if task_index not in tasks:
-            raise ValueError(f"No task with index {task_index!r} in job {job_name!r}: it has {', '.join(map(str, tasks))}")
+            raise ValueError(
+                f"No task with index {task_index!r} in job {job_name!r}: it has {', '.join(map(str, tasks))}"
+            )
         return tasks[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
@@ -81,7 +91,9 @@ class ClusterSpec:
 
     def tasks(self) -> list[tuple[str, int, str]]:
         """(job, index, address) of every task."""
-        return [(job, index, address) for job, tasks in self._jobs.items() for index, address in tasks.items()]
+        return [
+            (job, index, address) for job, tasks in self._jobs.items() for index, address in tasks.items()
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
@@ -128,7 +140,8 @@ def _tasks(job: Any, tasks: Any) -> dict[int, str]:
 
 
 class TaskConfig(NamedTuple):
-    """What TF_CONFIG says: the cluster, and which of its tasks this process is (None where it does not say)."""
+    """What TF_CONFIG says: the cluster, and which of its tasks this process is (None where it does not
+    say)."""
 
     cluster: ClusterSpec
     job: str | None
@@ -147,14 +160,22 @@ def read_tf_config(text: str | None = None) -> TaskConfig | None:
     try:
         found = json.loads(text)
         task = found.get("task", {})
-        cluster = ClusterSpec({j: t if not isinstance(t, dict) else {int(i): a for i, a in t.items()}
-                               for j, t in found.get("cluster", {}).items()})
+        cluster = ClusterSpec(
+            {
+                j: t if not isinstance(t, dict) else {int(i): a for i, a in t.items()}
+                for j, t in found.get("cluster", {}).items()
+            }
+        )
         job, index = task.get("type"), task.get("index")
         return TaskConfig(cluster, job, None if index is None else int(index))
     except (ValueError, TypeError, AttributeError) as error:
-        raise InvalidArgumentError(None, None, f"TF_CONFIG is not understood ({error}): it is JSON as "
-                                   '{"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}, not '
-                                   f"{text[:200]!r}") from None
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"TF_CONFIG is not understood ({error}): it is JSON as "
+            '{"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}, not '
+            f"{text[:200]!r}",
+        ) from None
 
 
 __all__ = ["ClusterSpec", "TaskConfig", "read_tf_config"]

@@ -1,4 +1,5 @@
-"""A step over several tasks: the own task's plans here, RunGraph at the others. The first error ends it everywhere."""
+"""A step over several tasks: the own task's plans here, RunGraph at the others. The first error ends it
+everywhere."""
 
 from __future__ import annotations
 
@@ -27,14 +28,23 @@ class RemotePart:
 
     def __init__(self, task: RemoteTask, session_handle: str, graph_handle: str) -> None:
         self.task = task
-        named: dict[str, Any] = {"session_handle": session_handle, "graph_handle": graph_handle,
-                                 "create_worker_session_called": True, "store_errors_in_response_body": True}
+        named: dict[str, Any] = {
+            "session_handle": session_handle,
+            "graph_handle": graph_handle,
+            "create_worker_session_called": True,
+            "store_errors_in_response_body": True,
+        }
         self.plain = worker_pb2.RunGraphRequest(**named).SerializeToString()
         self.traced = worker_pb2.RunGraphRequest(
-            exec_opts=worker_pb2.ExecutorOpts(record_timeline=True, record_costs=False), **named).SerializeToString()
+            exec_opts=worker_pb2.ExecutorOpts(record_timeline=True, record_costs=False), **named
+        ).SerializeToString()
 
     def request(self, step_id: int, is_traced: bool) -> bytes:
-        return (self.traced if is_traced else self.plain) + int_field(2, step_id) + int_field(11, _random.getrandbits(63) | 1)
+        return (
+            (self.traced if is_traced else self.plain)
+            + int_field(2, step_id)
+            + int_field(11, _random.getrandbits(63) | 1)
+        )
 
 
 class Distributed:
@@ -45,7 +55,9 @@ class Distributed:
       explained: another task's error with what the master knows of the node that it names.
     """
 
-    def __init__(self, *args: Any, parts: list[RemotePart], explained: Callable[[OpError], OpError], **named: Any) -> None:
+    def __init__(
+        self, *args: Any, parts: list[RemotePart], explained: Callable[[OpError], OpError], **named: Any
+    ) -> None:
         self._parts, self._explained = parts, explained
         self._cancels: dict[RemotePart, Callable[[], None]] = {}
         self._pending: dict[RemotePart, float] = {}
@@ -59,7 +71,9 @@ class Distributed:
         for part in self._parts:
             self._pending[part] = now
         for part in self._parts:
-            cancel = part.task.peer.call(WORKER + "RunGraph", part.request(step.step_id, step.is_traced), _PartDone(self, part))
+            cancel = part.task.peer.call(
+                WORKER + "RunGraph", part.request(step.step_id, step.is_traced), _PartDone(self, part)
+            )
             if part in self._pending:
                 self._cancels[part] = cancel
         step.on_cancel(self._end_parts)
@@ -94,9 +108,15 @@ class Distributed:
     def _part_failed(self, part: RemotePart, error: OpError) -> None:
         step: Any = self
         task = part.task
-        if isinstance(error, UnavailableError) and task.address in error.message and task.name not in error.message:
+        if (
+            isinstance(error, UnavailableError)
+            and task.address in error.message
+            and task.name not in error.message
+        ):
             step.fail(task.unavailable(error, f"was lost in step {step.step_id}"))
-        elif isinstance(error, (AbortedError, NotFoundError)) and ("not registered at" in error.message or "handle" in error.message):
+        elif isinstance(error, (AbortedError, NotFoundError)) and (
+            "not registered at" in error.message or "handle" in error.message
+        ):
             task.explain_lost(error, lambda told: step.fail(at_task(told, task.name, task.address)))
         else:
             step.fail(at_task(self._explained(error), task.name, task.address))
@@ -107,7 +127,9 @@ class Distributed:
         for part, since in list(self._pending.items()):
             heard = part.task.peer.heard
             said = f", last heard from {now - heard:.1f} s ago" if heard else ""
-            lines.append(f"  the part of {part.task.name} at {part.task.address} since {now - since:.1f} s{said}")
+            lines.append(
+                f"  the part of {part.task.name} at {part.task.address} since {now - since:.1f} s{said}"
+            )
         return lines
 
 

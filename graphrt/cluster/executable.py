@@ -25,10 +25,15 @@ Answer = Callable[[list[Any] | None, Any, OpError | None], None]
 
 
 def explained(compiled: CompiledStep, error: OpError) -> OpError:
-    """An error of another task, with the operation that its text names and the line that built it, as far as known here."""
+    """An error of another task, with the operation that its text names and the line that built it, as far as
+    known here."""
     named = from_wire(error)
     name = node_name(named)
-    node = next((n for p in compiled.partitions for n in p.graph.nodes if n.name == name), None) if name else None
+    node = (
+        next((n for p in compiled.partitions for n in p.graph.nodes if n.name == name), None)
+        if name
+        else None
+    )
     if node is None:
         return named
     where = node.location if "built at" not in named.message else None
@@ -51,16 +56,27 @@ class ClusterExecutable:
       is_pushed: every task is a graphrt one.
     """
 
-    def __init__(self, session: Any, compiled: CompiledStep, graph: Any, parts: list[RemotePart], is_pushed: bool) -> None:
-        self.session, self.compiled, self._graph, self.parts, self.is_pushed = session, compiled, graph, parts, is_pushed
+    def __init__(
+        self, session: Any, compiled: CompiledStep, graph: Any, parts: list[RemotePart], is_pushed: bool
+    ) -> None:
+        self.session, self.compiled, self._graph, self.parts, self.is_pushed = (
+            session,
+            compiled,
+            graph,
+            parts,
+            is_pushed,
+        )
         self.plans: list[Plan] = graph.plans
         fetching = [i for i, p in enumerate(self.plans) if p.retval_count]
         self._fetching: int | None = fetching[0] if fetching else None
-        self._immediate = self.plans[0] if not parts and len(self.plans) == 1 and self.plans[0].is_immediate else None
+        self._immediate = (
+            self.plans[0] if not parts and len(self.plans) == 1 and self.plans[0].is_immediate else None
+        )
         self.feed_dtypes = [n.dtypes[0].base_dtype for n in compiled.step.args]
 
     def _fetched(self, step: Any) -> list[Any]:
-        """The fetched values: arrays of the caller's own. One that came in a message is memory that cannot be written."""
+        """The fetched values: arrays of the caller's own. One that came in a message is memory that cannot be
+        written."""
         if self._fetching is None:
             return []
         values = step.runs[self._fetching].fetches
@@ -74,8 +90,21 @@ class ClusterExecutable:
         for part in self.parts:
             if part.task.lost is not None:
                 raise part.task.lost
-        return self.session.worker.begin_step(self._graph, step_id, 0, lambda rendezvous: kind(
-            self.plans, feeds, step_id, rendezvous, is_traced, parts=self.parts, explained=partial(explained, self.compiled), **named))
+        return self.session.worker.begin_step(
+            self._graph,
+            step_id,
+            0,
+            lambda rendezvous: kind(
+                self.plans,
+                feeds,
+                step_id,
+                rendezvous,
+                is_traced,
+                parts=self.parts,
+                explained=partial(explained, self.compiled),
+                **named,
+            ),
+        )
 
     def _over(self, step: Any) -> None:
         """The step is over at every task."""
@@ -86,7 +115,7 @@ class ClusterExecutable:
         if step.error is None and not self.is_pushed:
             step.clean_up()
 
-    # -- on the calling thread -----------------------------------------------------------------------------------
+    # -- on the calling thread ---------------------------------------------------------------------
 
     def run(self, feeds: list[Any], timeout: float | None = None, collected: Collected | None = None) -> Any:
         """Run one step on this thread; see local.Executable.run."""
@@ -129,10 +158,11 @@ class ClusterExecutable:
     def begin_partial(self, timeout: float | None) -> PartialRun:
         return PartialRun(self, timeout)
 
-    # -- for whoever must not wait -------------------------------------------------------------------------------
+    # -- for whoever must not wait -----------------------------------------------------------------
 
     def start(self, feeds: list[Any], timeout: float | None, is_traced: bool, answer: Answer) -> Any:
-        """Run one step on the pool; `answer(fetched values, step, error)` is called when it is over. Returns the step."""
+        """Run one step on the pool; `answer(fetched values, step, error)` is called when it is over. Returns
+        the step."""
         if self._immediate is not None:
             return self._start_immediate(feeds, timeout, is_traced, answer)
         call_off: list[Callable[[], None]] = []
@@ -150,8 +180,9 @@ class ClusterExecutable:
         step.begin()
         return step
 
-
-    def _start_immediate(self, feeds: list[Any], timeout: float | None, is_traced: bool, answer: Answer) -> Any:
+    def _start_immediate(
+        self, feeds: list[Any], timeout: float | None, is_traced: bool, answer: Answer
+    ) -> Any:
         step = StepContext(0, None, is_traced)
 
         def work() -> None:
@@ -176,7 +207,9 @@ class PartialRun:
         self._answers: list[tuple[list[int], bool, Answer]] = []
         self._lock = threading.Lock()
         count = len(executable.compiled.signature.feeds)
-        self._step = executable._begin(DistributedPooledStep, [None] * count, False, on_over=self._step_over, on_progress=self._look)
+        self._step = executable._begin(
+            DistributedPooledStep, [None] * count, False, on_over=self._step_over, on_progress=self._look
+        )
         self._step.on_feed = self._on_feed
         executable.session.running.add(self._step)
         self._step.begin()
@@ -193,7 +226,8 @@ class PartialRun:
         done(self._values[index])
 
     def go_on(self, feeds: dict[int, Any], fetches: list[int], to_its_end: bool, answer: Answer) -> None:
-        """Give some feeds; `answer` gets the values of `fetches` when they are there, and (`to_its_end`) the step is over."""
+        """Give some feeds; `answer` gets the values of `fetches` when they are there, and (`to_its_end`) the
+        step is over."""
         with self._lock:
             self._values.update(feeds)
             waiting = [(self._feeds.pop(i), v) for i, v in feeds.items() if i in self._feeds]

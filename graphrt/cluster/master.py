@@ -38,13 +38,17 @@ class Master:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
 
-    def open_session(self, graph: Graph, config: Any = None, connect_timeout: float | None = None, link: Any = None) -> MasterSession:
+    def open_session(
+        self, graph: Graph, config: Any = None, connect_timeout: float | None = None, link: Any = None
+    ) -> MasterSession:
         """A new session over `graph`."""
         self._close_idle()
         handle = f"{uuid.uuid4().hex[:16]}-{next(self._numbers)}"
         # A session's own configuration counts where it says anything.
         chosen = config if config is not None and config.ListFields() else self.config
-        made = _Session(self, handle, self.worker, graph, chosen, connect_timeout or self.connect_timeout, link)
+        made = _Session(
+            self, handle, self.worker, graph, chosen, connect_timeout or self.connect_timeout, link
+        )
         with self._lock:
             self.sessions[handle] = made
         return made
@@ -53,8 +57,13 @@ class Master:
         """Raises AbortedError where it is not known."""
         found = self.sessions.get(handle)
         if found is None:
-            raise AbortedError(None, None, f"Session {handle} is not found at {self.worker.task} (incarnation {self.worker.incarnation}): "
-                               "it was closed, or the server was restarted")
+            raise AbortedError(
+                None,
+                None,
+                f"Session {handle} is not found at {self.worker.task} (incarnation "
+                f"{self.worker.incarnation}): "
+                "it was closed, or the server was restarted",
+            )
         found.touched = time.monotonic()
         if link is not None:
             found.link = link
@@ -67,7 +76,12 @@ class Master:
     def _close_idle(self) -> None:
         now = time.monotonic()
         for session in list(self.sessions.values()):
-            if session.link is None and not session.is_in_process and not session.running and now - session.touched > IDLE_LEASE:
+            if (
+                session.link is None
+                and not session.is_in_process
+                and not session.running
+                and now - session.touched > IDLE_LEASE
+            ):
                 elastic_threads.submit(session.close)
 
     def link_lost(self, link: Any) -> None:
@@ -94,18 +108,32 @@ class Master:
         tasks = []
         for job, index, address in self.worker.cluster.tasks():
             name = f"/job:{job}/replica:0/task:{index}"
-            if name != self.worker.task and (not wanted or any(w.matches(device_names.parse(name)) for w in wanted)):
+            if name != self.worker.task and (
+                not wanted or any(w.matches(device_names.parse(name)) for w in wanted)
+            ):
                 tasks.append(RemoteTask(name, address, self.worker.transport))
         request = worker_pb2.CleanupAllRequest(container=containers or ()).SerializeToString()
         try:
-            answers = gather([(f"CleanupAll at {t.name} ({t.address})", lambda done, t=t: t.peer.call(
-                WORKER + "CleanupAll", request, done, _RESET_TIMEOUT)) for t in tasks], _RESET_TIMEOUT + 1.0)
+            answers = gather(
+                [
+                    (
+                        f"CleanupAll at {t.name} ({t.address})",
+                        lambda done, t=t: t.peer.call(WORKER + "CleanupAll", request, done, _RESET_TIMEOUT),
+                    )
+                    for t in tasks
+                ],
+                _RESET_TIMEOUT + 1.0,
+            )
         finally:
             for task in tasks:
                 task.release()
-        failed = [f"{t.name} at {t.address}: {e.message}" for t, (_, e) in zip(tasks, answers) if e is not None]
+        failed = [
+            f"{t.name} at {t.address}: {e.message}" for t, (_, e) in zip(tasks, answers) if e is not None
+        ]
         if failed:
-            raise UnavailableError(None, None, "the containers of these tasks were not cleared: " + "; ".join(failed))
+            raise UnavailableError(
+                None, None, "the containers of these tasks were not cleared: " + "; ".join(failed)
+            )
 
     def stop(self) -> None:
         for session in list(self.sessions.values()):

@@ -1,8 +1,8 @@
-"""MasterService: TensorFlow's messages to a Master's methods, a function an RPC. What each takes is in master.proto.
+"""MasterService: TensorFlow's messages to a Master's methods, a function an RPC. What each takes is in
+master.proto.
 
-Nothing that waits holds a thread: a step that was compiled before begins on the transport's thread and runs on the compute
-pool; what compiles, or contacts other tasks, goes to a thread of its own.
-"""
+Nothing that waits holds a thread: a step that was compiled before begins on the transport's thread and runs
+on the compute pool; what compiles, or contacts other tasks, goes to a thread of its own."""
 
 from __future__ import annotations
 
@@ -64,12 +64,21 @@ class MasterService:
         self.master = master
         self._numbers = itertools.count(1)
         in_thread = self._in_thread
-        self.calls: dict[str, Callable[[Request], None]] = {_PREFIX + name: function for name, function in {
-            "CreateSession": in_thread(self._create_session), "ExtendSession": in_thread(self._extend_session),
-            "RunStep": self._run_step, "PartialRunSetup": in_thread(self._partial_run_setup),
-            "MakeCallable": in_thread(self._make_callable), "RunCallable": self._run_callable,
-            "ReleaseCallable": self._release_callable, "CloseSession": in_thread(self._close_session),
-            "ListDevices": in_thread(self._list_devices), "Reset": in_thread(self._reset)}.items()}
+        self.calls: dict[str, Callable[[Request], None]] = {
+            _PREFIX + name: function
+            for name, function in {
+                "CreateSession": in_thread(self._create_session),
+                "ExtendSession": in_thread(self._extend_session),
+                "RunStep": self._run_step,
+                "PartialRunSetup": in_thread(self._partial_run_setup),
+                "MakeCallable": in_thread(self._make_callable),
+                "RunCallable": self._run_callable,
+                "ReleaseCallable": self._release_callable,
+                "CloseSession": in_thread(self._close_session),
+                "ListDevices": in_thread(self._list_devices),
+                "Reset": in_thread(self._reset),
+            }.items()
+        }
 
     @staticmethod
     def _in_thread(function: Callable[[Request], None]) -> Callable[[Request], None]:
@@ -84,17 +93,22 @@ class MasterService:
 
         return begin
 
-    # -- sessions ------------------------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------------------
 
     def _create_session(self, request: Request) -> None:
         asked = parse(master_pb2.CreateSessionRequest, request.payload)
-        timeout = asked.config.operation_timeout_in_ms / 1e3 if asked.config.operation_timeout_in_ms > 0 else None
+        timeout = (
+            asked.config.operation_timeout_in_ms / 1e3 if asked.config.operation_timeout_in_ms > 0 else None
+        )
         session = self.master.open_session(Graph(), asked.config, timeout, request.link)
         session.callables, session.partials = {}, {}
         if asked.graph_def.node or asked.graph_def.library.function:
             session.extend(asked.graph_def, 0)
-        request.reply(master_pb2.CreateSessionResponse(
-            session_handle=session.handle, graph_version=session.version).SerializeToString())
+        request.reply(
+            master_pb2.CreateSessionResponse(
+                session_handle=session.handle, graph_version=session.version
+            ).SerializeToString()
+        )
 
     def _extend_session(self, request: Request) -> None:
         asked = parse(master_pb2.ExtendSessionRequest, request.payload)
@@ -117,8 +131,12 @@ class MasterService:
             if device.name in own:
                 describe_device(made.local_device.add(), device)
             else:
-                made.remote_device.add(name=device.name, device_type=device.type, memory_limit=device.memory_limit,
-                                       incarnation=device.incarnation)
+                made.remote_device.add(
+                    name=device.name,
+                    device_type=device.type,
+                    memory_limit=device.memory_limit,
+                    incarnation=device.incarnation,
+                )
         request.reply(made.SerializeToString())
 
     def _reset(self, request: Request) -> None:
@@ -126,7 +144,7 @@ class MasterService:
         self.master.reset(list(asked.container) or None, list(asked.device_filters))
         request.reply(b"")
 
-    # -- steps ---------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def _run_step(self, request: Request) -> None:
         if len(request.payload) > _READ_HERE_UP_TO:
@@ -144,13 +162,18 @@ class MasterService:
             if asked.partial_run_handle:
                 self._go_on(session, asked, values, answer)
                 return
-            signature = Signature(tuple(map(_tensor_name, values)), tuple(map(_tensor_name, asked.fetch)),
-                                  tuple(dict.fromkeys(asked.target)))
+            signature = Signature(
+                tuple(map(_tensor_name, values)),
+                tuple(map(_tensor_name, asked.fetch)),
+                tuple(dict.fromkeys(asked.target)),
+            )
             self._begin(session, signature, list(values.values()), asked.options, answer)
         except Exception as error:  # the client is told, whatever it is
             answer.fail(to_wire(error))
 
-    def _begin(self, session: Any, signature: Signature, values: list[Any], options: Any, answer: _Answer) -> None:
+    def _begin(
+        self, session: Any, signature: Signature, values: list[Any], options: Any, answer: _Answer
+    ) -> None:
         """Run `signature`; what was not compiled before is compiled on a thread of its own."""
         executable = session.known(signature)
         if executable is not None:
@@ -165,21 +188,32 @@ class MasterService:
 
         elastic_threads.submit(work)
 
-    def _start(self, executable: ClusterExecutable, signature: Signature, values: list[Any], options: Any, answer: _Answer) -> None:
+    def _start(
+        self,
+        executable: ClusterExecutable,
+        signature: Signature,
+        values: list[Any],
+        options: Any,
+        answer: _Answer,
+    ) -> None:
         for name, value, dtype in zip(signature.feeds, values, executable.feed_dtypes):
             _check_dtype(name, value, dtype)
         timeout = options.timeout_in_ms / 1e3 if options.timeout_in_ms > 0 else None
         is_traced = options.trace_level in _TRACED
         answer.begin(executable, signature, is_traced, options.output_partition_graphs)
         step = executable.start(values, timeout, is_traced, answer)
-        answer.request.on_cancel(lambda: step.cancel(CancelledError(None, None, "the client gave the step up, or was lost")))
+        answer.request.on_cancel(
+            lambda: step.cancel(CancelledError(None, None, "the client gave the step up, or was lost"))
+        )
 
-    # -- partial runs --------------------------------------------------------------------------------------------
+    # -- partial runs ------------------------------------------------------------------------------
 
     def _partial_run_setup(self, request: Request) -> None:
         asked = parse(master_pb2.PartialRunSetupRequest, request.payload)
         session = self._session(asked, request)
-        signature = Signature(tuple(map(_tensor_name, asked.feed)), tuple(map(_tensor_name, asked.fetch)), tuple(asked.target))
+        signature = Signature(
+            tuple(map(_tensor_name, asked.feed)), tuple(map(_tensor_name, asked.fetch)), tuple(asked.target)
+        )
         run = session.executable(signature, True).begin_partial(None)
         handle = f"partial_{next(self._numbers)}"
         session.partials[handle] = _Partial(run, signature)
@@ -193,7 +227,9 @@ class MasterService:
         for name, value in values.items():
             full = _tensor_name(name)
             if full not in partial.feeds:
-                raise InvalidArgumentError(None, None, f"The feed '{full}' was not specified in partial_run_setup.")
+                raise InvalidArgumentError(
+                    None, None, f"The feed '{full}' was not specified in partial_run_setup."
+                )
             if full in partial.fed:
                 raise InvalidArgumentError(None, None, f"The feed '{full}' has already been fed.")
             feeds[partial.feeds[full]] = value
@@ -201,7 +237,9 @@ class MasterService:
         wanted = [_tensor_name(f) for f in asked.fetch]
         for name in wanted:
             if name not in partial.fetches:
-                raise InvalidArgumentError(None, None, f"The fetch '{name}' was not specified in partial_run_setup.")
+                raise InvalidArgumentError(
+                    None, None, f"The fetch '{name}' was not specified in partial_run_setup."
+                )
         answer.begin(None, None, False, False)
 
         def answered(fetched: Any, step: Any, error: OpError | None) -> None:
@@ -211,15 +249,21 @@ class MasterService:
 
         partial.run.go_on(feeds, [partial.fetches[n] for n in wanted], bool(asked.target), answered)
 
-    # -- callables -----------------------------------------------------------------------------------------------
+    # -- callables ---------------------------------------------------------------------------------
 
     def _make_callable(self, request: Request) -> None:
         asked = parse(master_pb2.MakeCallableRequest, request.payload)
         session = self._session(asked, request)
         options = asked.options
         if options.tensor_connection:
-            raise InvalidArgumentError(None, None, "CallableOptions.tensor_connection is not supported: feed the tensor")
-        signature = Signature(tuple(map(_tensor_name, options.feed)), tuple(map(_tensor_name, options.fetch)), tuple(options.target))
+            raise InvalidArgumentError(
+                None, None, "CallableOptions.tensor_connection is not supported: feed the tensor"
+            )
+        signature = Signature(
+            tuple(map(_tensor_name, options.feed)),
+            tuple(map(_tensor_name, options.fetch)),
+            tuple(options.target),
+        )
         session.executable(_distinct(signature))
         handle = next(self._numbers)
         session.callables[handle] = _Callable(signature, options.run_options)
@@ -234,7 +278,9 @@ class MasterService:
             if made is None:
                 raise NotFoundError(None, None, f"No such callable handle: {asked.handle}")
             if len(feeds) != len(made.signature.feeds):
-                raise InvalidArgumentError(None, None, f"the callable takes {len(made.signature.feeds)} feeds, and got {len(feeds)}")
+                raise InvalidArgumentError(
+                    None, None, f"the callable takes {len(made.signature.feeds)} feeds, and got {len(feeds)}"
+                )
             values = [read_tensor_proto(f) for f in feeds]
             self._begin(session, made.signature, values, made.options, _CallableAnswer(request))
         except Exception as error:  # the client is told, whatever it is
@@ -258,7 +304,11 @@ def _distinct(signature: Signature) -> Signature:
 
 def _check_dtype(name: str, value: Any, dtype: Any) -> None:
     if getattr(value, "dtype", None) != dtype.np:
-        raise InvalidArgumentError(None, None, f"the feed '{name}' is {getattr(value, 'dtype', type(value))}, and must be {dtype.name}")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"the feed '{name}' is {getattr(value, 'dtype', type(value))}, and must be {dtype.name}",
+        )
 
 
 class _Answer:
@@ -270,7 +320,9 @@ class _Answer:
         self._order: list[int] | None = None
         self._is_traced = self._wants_partitions = False
 
-    def begin(self, executable: Any, signature: Signature | None, is_traced: bool, wants_partitions: bool) -> None:
+    def begin(
+        self, executable: Any, signature: Signature | None, is_traced: bool, wants_partitions: bool
+    ) -> None:
         self._executable, self._is_traced, self._wants_partitions = executable, is_traced, wants_partitions
         if signature is not None and len(set(signature.fetches)) != len(signature.fetches):
             distinct = list(dict.fromkeys(signature.fetches))
@@ -292,7 +344,9 @@ class _Answer:
             return b""
         made = config_pb2.RunMetadata()
         if self._is_traced:
-            fill_step_stats(made.step_stats, [(n.device, n, start, end, out) for n, start, end, out in step.records])
+            fill_step_stats(
+                made.step_stats, [(n.device, n, start, end, out) for n, start, end, out in step.records]
+            )
             for stats in getattr(step, "metadata", ()):
                 made.step_stats.MergeFrom(stats)
         if self._wants_partitions:
@@ -322,8 +376,11 @@ class _StepAnswer(_Answer):
 
     def fail(self, error: OpError) -> None:
         if self._in_body and self.request.link is None:
-            self.request.reply(master_pb2.RunStepResponse(
-                status_code=error.error_code, status_error_message=error.message).SerializeToString())
+            self.request.reply(
+                master_pb2.RunStepResponse(
+                    status_code=error.error_code, status_error_message=error.message
+                ).SerializeToString()
+            )
         else:
             self.request.fail(error)
 

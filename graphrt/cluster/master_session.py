@@ -1,9 +1,8 @@
-"""MasterSession: a client's session at the master of a task. It compiles each signature once, registers the partitions at the
-tasks that it needs, and runs steps over them.
+"""MasterSession: a client's session at the master of a task. It compiles each signature once, registers the
+partitions at the tasks that it needs, and runs steps over them.
 
-`executable(signature)` and what it returns are what a client in this process sees (as LocalMaster, in `local.py`); the RPCs of
-`master_service.py` end in the same objects.
-"""
+`executable(signature)` and what it returns are what a client in this process sees (as LocalMaster, in
+`local.py`); the RPCs of `master_service.py` end in the same objects."""
 
 from __future__ import annotations
 
@@ -48,8 +47,15 @@ class MasterSession:
       touched: time.monotonic() of the last call.
     """
 
-    def __init__(self, handle: str, worker: Worker, graph: Graph, config: Any = None, connect_timeout: float | None = None,
-                 link: Any = None) -> None:
+    def __init__(
+        self,
+        handle: str,
+        worker: Worker,
+        graph: Graph,
+        config: Any = None,
+        connect_timeout: float | None = None,
+        link: Any = None,
+    ) -> None:
         self.handle, self.worker, self.graph, self.link = handle, worker, graph, link
         self.connect_timeout = connect_timeout or CONNECT_TIMEOUT
         self.touched = time.monotonic()
@@ -75,11 +81,13 @@ class MasterSession:
         for job, index, address in self.cluster.tasks():
             name = f"/job:{job}/replica:0/task:{index}"
             parsed = device_names.parse(name)
-            if name != self.worker.task and (not wanted or any(w._replace(type=None, index=None).matches(parsed) for w in wanted)):
+            if name != self.worker.task and (
+                not wanted or any(w._replace(type=None, index=None).matches(parsed) for w in wanted)
+            ):
                 made.append(RemoteTask(name, address, self.worker.transport))
         return made
 
-    # -- compiling -----------------------------------------------------------------------------------------------
+    # -- compiling ---------------------------------------------------------------------------------
 
     def executable(self, signature: Signature, is_partial: bool = False) -> ClusterExecutable:
         """Compile `signature` and register its partitions at the tasks that it needs, once.
@@ -142,23 +150,35 @@ class MasterSession:
         answers = self._ask_status(tasks, self.connect_timeout, wait=True)
         for task, (_, error) in zip(tasks, answers):
             if error is not None:
-                raise UnavailableError(None, None, f"{task.name} at {task.address} is needed, and did not answer within "
-                                       f"{self.connect_timeout:.1f} s: {error.message}")
+                raise UnavailableError(
+                    None,
+                    None,
+                    f"{task.name} at {task.address} is needed, and did not answer within "
+                    f"{self.connect_timeout:.1f} s: {error.message}",
+                )
 
     def _learn(self, tasks: list[RemoteTask]) -> bool:
         """Learn the devices of those of `tasks` that answer now; True where one did."""
         self._ask_status(tasks, min(_LIST_TIMEOUT, self.connect_timeout), wait=False)
         return any(t.devices is not None for t in tasks)
 
-    def _ask_status(self, tasks: list[RemoteTask], timeout: float, wait: bool) -> list[tuple[Any, OpError | None]]:
-        calls = [(f"{t.name} at {t.address}", lambda done, t=t: t.peer.call(WORKER + "GetStatus", b"", done, timeout, wait)) for t in tasks]
+    def _ask_status(
+        self, tasks: list[RemoteTask], timeout: float, wait: bool
+    ) -> list[tuple[Any, OpError | None]]:
+        calls = [
+            (
+                f"{t.name} at {t.address}",
+                lambda done, t=t: t.peer.call(WORKER + "GetStatus", b"", done, timeout, wait),
+            )
+            for t in tasks
+        ]
         answers = gather(calls, timeout + 1.0)
         for task, (answer, error) in zip(tasks, answers):
             if error is None:
                 task.learn(answer)
         return answers
 
-    # -- registering ---------------------------------------------------------------------------------------------
+    # -- registering -------------------------------------------------------------------------------
 
     def _register(self, compiled: CompiledStep, is_partial: bool) -> ClusterExecutable:
         remote: list[tuple[RemoteTask, Partition]] = []
@@ -172,14 +192,33 @@ class MasterSession:
             if task.lost is not None:
                 raise task.lost
         fresh = [t for t, _ in remote if not t.has_session]
-        first_error([self._named(t, a) for t, a in zip(fresh, gather(
-            [(f"CreateWorkerSession at {t.name} ({t.address})", self._begin_session(t)) for t in fresh], self.connect_timeout))])
+        first_error(
+            [
+                self._named(t, a)
+                for t, a in zip(
+                    fresh,
+                    gather(
+                        [
+                            (f"CreateWorkerSession at {t.name} ({t.address})", self._begin_session(t))
+                            for t in fresh
+                        ],
+                        self.connect_timeout,
+                    ),
+                )
+            ]
+        )
         for task in fresh:
             task.has_session = True
         is_pushed = all(t.is_graphrt for t, _ in remote)
-        begun = [(f"RegisterGraph at {t.name} ({t.address})", self._begin_register(t, p, is_pushed)) for t, p in remote]
+        begun = [
+            (f"RegisterGraph at {t.name} ({t.address})", self._begin_register(t, p, is_pushed))
+            for t, p in remote
+        ]
         graph = self.worker.register(self.own, own, is_pushed, is_partial, is_alone=not remote)
-        answers = [self._named(t, a) for (t, _), a in zip(remote, gather(begun, max(self.connect_timeout, CONNECT_TIMEOUT)))]
+        answers = [
+            self._named(t, a)
+            for (t, _), a in zip(remote, gather(begun, max(self.connect_timeout, CONNECT_TIMEOUT)))
+        ]
         for (task, _), (_, error) in zip(remote, answers):
             if error is not None:
                 raise at_task(explained(compiled, error), task.name, task.address)
@@ -199,22 +238,33 @@ class MasterSession:
 
     def _begin_session(self, task: RemoteTask) -> Callable[[Any], Any]:
         request = worker_pb2.CreateWorkerSessionRequest(
-            session_handle=self.handle, isolate_session_state=self.is_isolated, master_task=self.worker.task,
-            master_incarnation=self.worker.incarnation % (1 << 63))
+            session_handle=self.handle,
+            isolate_session_state=self.is_isolated,
+            master_task=self.worker.task,
+            master_incarnation=self.worker.incarnation % (1 << 63),
+        )
         job, index = device_names.task_of(task.name)
         server = tensorflow_server_pb2.ServerDef(job_name=job, task_index=index, protocol="grpc")
         if self._sends_cluster:
             server.cluster.CopyFrom(self.cluster.as_cluster_def())
         request.server_def.CopyFrom(server)
-        return lambda done: task.peer.call(WORKER + "CreateWorkerSession", request.SerializeToString(), done, self.connect_timeout)
+        return lambda done: task.peer.call(
+            WORKER + "CreateWorkerSession", request.SerializeToString(), done, self.connect_timeout
+        )
 
-    def _begin_register(self, task: RemoteTask, partition: Partition, is_pushed: bool) -> Callable[[Any], Any]:
-        request = worker_pb2.RegisterGraphRequest(session_handle=self.handle, create_worker_session_called=True)
+    def _begin_register(
+        self, task: RemoteTask, partition: Partition, is_pushed: bool
+    ) -> Callable[[Any], Any]:
+        request = worker_pb2.RegisterGraphRequest(
+            session_handle=self.handle, create_worker_session_called=True
+        )
         request.graph_def.CopyFrom(to_graph_def(partition))
         payload = request.SerializeToString() + (PUSHED if is_pushed else b"")
-        return lambda done: task.peer.call(WORKER + "RegisterGraph", payload, done, max(self.connect_timeout, CONNECT_TIMEOUT))
+        return lambda done: task.peer.call(
+            WORKER + "RegisterGraph", payload, done, max(self.connect_timeout, CONNECT_TIMEOUT)
+        )
 
-    # -- what a client asks --------------------------------------------------------------------------------------
+    # -- what a client asks ------------------------------------------------------------------------
 
     def extend(self, graph_def: Any, version: int) -> int:
         """Add nodes to the graph; the new version.
@@ -224,10 +274,16 @@ class MasterSession:
         """
         from graphrt.core.errors import AbortedError, InvalidArgumentError
         from graphrt.core.graph_def import extend_graph
+
         with self._lock:
             self._check_open()
             if version != self.version:
-                raise AbortedError(None, None, f"the session's graph is at version {self.version}, and was to be extended from {version}")
+                raise AbortedError(
+                    None,
+                    None,
+                    f"the session's graph is at version {self.version}, and was to be extended from "
+                    f"{version}",
+                )
             try:
                 added = extend_graph(self.graph, graph_def)
             except (ValueError, TypeError) as error:
@@ -249,7 +305,8 @@ class MasterSession:
         raise FailedPreconditionError(None, None, "Session.reset(target) clears the containers of a cluster")
 
     def close(self) -> None:
-        """Cancel the steps that run, and let go of what the session has at each task. Variables stay in their containers."""
+        """Cancel the steps that run, and let go of what the session has at each task. Variables stay in their
+        containers."""
         with self._lock:
             if self.is_closed:
                 return
@@ -259,8 +316,18 @@ class MasterSession:
             step.cancel(error)
         held = [t for t in self.tasks.values() if t.has_session and t.lost is None]
         request = worker_pb2.DeleteWorkerSessionRequest(session_handle=self.handle).SerializeToString()
-        gather([(f"DeleteWorkerSession at {t.name}", lambda done, t=t: t.peer.call(
-            WORKER + "DeleteWorkerSession", request, done, _CLOSE_TIMEOUT)) for t in held], _CLOSE_TIMEOUT + 1.0)
+        gather(
+            [
+                (
+                    f"DeleteWorkerSession at {t.name}",
+                    lambda done, t=t: t.peer.call(
+                        WORKER + "DeleteWorkerSession", request, done, _CLOSE_TIMEOUT
+                    ),
+                )
+                for t in held
+            ],
+            _CLOSE_TIMEOUT + 1.0,
+        )
         self.worker.delete_session(self.handle)
         for task in self.tasks.values():
             task.release()

@@ -1,4 +1,5 @@
-"""RegisteredGraph: what RegisterGraph leaves at a worker: plans, and who is at the other end of each crossing edge."""
+"""RegisteredGraph: what RegisterGraph leaves at a worker: plans, and who is at the other end of each crossing
+edge."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class RegisteredGraph:
         for plan in self.plans:
             for node in plan.nodes:
                 if node.type in ("_Send", "_HostSend", "_Recv", "_HostRecv"):
-                    found.update(task_of_device(node.attrs[a].decode()) for a in ("send_device", "recv_device"))
+                    found.update(
+                        task_of_device(node.attrs[a].decode()) for a in ("send_device", "recv_device")
+                    )
         found.discard(here)
         return found
 
@@ -59,5 +62,9 @@ class RegisteredGraph:
 
 
 def unknown_graph(handle: str, task: str, incarnation: int) -> NotFoundError:
-    return NotFoundError(None, None, f"the graph '{handle}' is not registered at {task} (incarnation {incarnation}): the task was "
-                         "restarted, or the session was closed there")
+    return NotFoundError(
+        None,
+        None,
+        f"the graph '{handle}' is not registered at {task} (incarnation {incarnation}): the task was "
+        "restarted, or the session was closed there",
+    )

@@ -1,8 +1,8 @@
 """A client's session at a server: `connect` gives what `client/session.py` runs steps with.
 
-A server of this process is called directly. Another is spoken to by TensorFlow's MasterService, so it may be a real TensorFlow
-server: CreateSession with an empty graph, ExtendSession with what was built since, RunStep by names.
-"""
+A server of this process is called directly. Another is spoken to by TensorFlow's MasterService, so it may be
+a real TensorFlow server: CreateSession with an empty graph, ExtendSession with what was built since, RunStep
+by names."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def connect(target: str, graph: Graph, options: Any) -> Any:
       UnavailableError: nobody answers there.
     """
     from graphrt.cluster.server import local_servers
+
     server = local_servers.get(target)
     if server is not None:
         session = server.master.open_session(graph, options.proto, options.timeout)
@@ -62,6 +63,7 @@ def reset(target: str, containers: list[str] | None, options: Any) -> None:
       UnavailableError: a task that does not answer.
     """
     from graphrt.cluster.server import local_servers
+
     server = local_servers.get(target)
     filters = list(options.proto.device_filters) if options.proto is not None else []
     if server is not None:
@@ -78,17 +80,32 @@ def reset(target: str, containers: list[str] | None, options: Any) -> None:
 def _peer(target: str) -> Any:
     protocol, found, address = target.partition("://")
     if not found or not address:
-        raise InvalidArgumentError(None, None, f"'{target}' is not a session's target: '' is this process, 'grpc://host:port' a server")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"'{target}' is not a session's target: '' is this process, 'grpc://host:port' a server",
+        )
     if protocol == "in-process":
         from graphrt.transport.in_process import network
+
         return network.peer(address)
     if protocol != "grpc":
-        raise InvalidArgumentError(None, None, f"'{target}' has the unknown protocol '{protocol}': graphrt speaks grpc://")
+        raise InvalidArgumentError(
+            None, None, f"'{target}' has the unknown protocol '{protocol}': graphrt speaks grpc://"
+        )
     from graphrt.transport.grpc_peer import peers
+
     return peers.get(address)
 
 
-def _wait(peer: Any, method: str, request: Any, timeout: float | None, wait_for_server: bool = False, deadline: float | None = None) -> Any:
+def _wait(
+    peer: Any,
+    method: str,
+    request: Any,
+    timeout: float | None,
+    wait_for_server: bool = False,
+    deadline: float | None = None,
+) -> Any:
     """Call, and wait for the answer on this thread. Ctrl-C gives the call up.
 
     Args:
@@ -107,7 +124,11 @@ def _wait(peer: Any, method: str, request: Any, timeout: float | None, wait_for_
     cancel = peer.call(method, request, done, timeout, wait_for_server)
     try:
         if not turn.acquire(timeout=-1 if deadline is None else deadline):
-            raise DeadlineExceededError(None, None, f"{peer.address} did not answer {method.rpartition('/')[2]} within {deadline:.1f} s")
+            raise DeadlineExceededError(
+                None,
+                None,
+                f"{peer.address} did not answer {method.rpartition('/')[2]} within {deadline:.1f} s",
+            )
     except BaseException:
         cancel()
         raise
@@ -133,11 +154,19 @@ class RemoteSession:
             request.graph_def.versions.producer = 0
             if options.proto is not None:
                 request.config.MergeFromString(options.proto.SerializeToString())
-            answer = _wait(self.peer, MASTER + "CreateSession", request.SerializeToString(), options.timeout or CALL_TIMEOUT, True)
+            answer = _wait(
+                self.peer,
+                MASTER + "CreateSession",
+                request.SerializeToString(),
+                options.timeout or CALL_TIMEOUT,
+                True,
+            )
         except OpError as error:
             self.peer.release()
             if isinstance(error, (UnavailableError, DeadlineExceededError)):
-                raise UnavailableError(None, None, f"no server could be reached at '{target}': {error.message}") from None
+                raise UnavailableError(
+                    None, None, f"no server could be reached at '{target}': {error.message}"
+                ) from None
             raise
         made = parse(master_pb2.CreateSessionResponse, answer)
         self.handle, self._version = made.session_handle, made.graph_version
@@ -145,7 +174,9 @@ class RemoteSession:
     def _find(self, name: str) -> Any:
         return self.graph._operations.get(name)
 
-    def call(self, method: str, request: Any, timeout: float | None = CALL_TIMEOUT, deadline: float | None = None) -> Any:
+    def call(
+        self, method: str, request: Any, timeout: float | None = CALL_TIMEOUT, deadline: float | None = None
+    ) -> Any:
         """The answer of the server; its errors with the operations of this graph."""
         if self.is_closed:
             raise CancelledError(None, None, "Session has been closed.")
@@ -160,6 +191,7 @@ class RemoteSession:
         op = made.op
         if op is not None and "built at" not in made.message and getattr(op, "location", None):
             from graphrt.core.errors import source_line
+
             made._message += f"\n  built at {source_line(op.location)}"
             made.args = (made._message,)
         return made
@@ -170,13 +202,19 @@ class RemoteSession:
         with self._lock:
             if graph._edits != self._edits:
                 if self._sent:
-                    warnings.warn("operations that a session on a server has run were changed since; the server keeps them as they were. "
-                                  "Make a new session after changing operations", stacklevel=5)
+                    warnings.warn(
+                        "operations that a session on a server has run were changed since; the server keeps "
+                        "them as they were. "
+                        "Make a new session after changing operations",
+                        stacklevel=5,
+                    )
                 self._edits = graph._edits
             count = len(graph._operations)
             if count == self._sent:
                 return
-            request = master_pb2.ExtendSessionRequest(session_handle=self.handle, current_graph_version=self._version)
+            request = master_pb2.ExtendSessionRequest(
+                session_handle=self.handle, current_graph_version=self._version
+            )
             request.graph_def.CopyFrom(graph_def(graph, self._sent))
             count = self._sent + len(request.graph_def.node)
             answer = self.call("ExtendSession", request.SerializeToString())
@@ -197,7 +235,11 @@ class RemoteSession:
         if self.is_closed:
             return
         try:
-            self.call("CloseSession", master_pb2.CloseSessionRequest(session_handle=self.handle).SerializeToString(), _CLOSE_TIMEOUT)
+            self.call(
+                "CloseSession",
+                master_pb2.CloseSessionRequest(session_handle=self.handle).SerializeToString(),
+                _CLOSE_TIMEOUT,
+            )
         except (UnavailableError, DeadlineExceededError, CancelledError):
             pass  # the server is gone, and the session with it
         finally:
@@ -217,15 +259,25 @@ class RemoteExecutable:
     def __init__(self, session: RemoteSession, signature: Signature) -> None:
         self.session, self.signature = session, signature
         self._feeds = [f.encode() for f in signature.feeds]
-        self._fixed = master_pb2.RunStepRequest(session_handle=session.handle, fetch=signature.fetches, target=signature.targets,
-                                                store_errors_in_response_body=True).SerializeToString()
+        self._fixed = master_pb2.RunStepRequest(
+            session_handle=session.handle,
+            fetch=signature.fetches,
+            target=signature.targets,
+            store_errors_in_response_body=True,
+        ).SerializeToString()
 
     @property
     def compiled(self) -> Any:
-        raise InvalidArgumentError(None, None, "a session on a server compiles there: explain(...) in a session without a target shows "
-                                   "what the compiler makes of these fetches")
+        raise InvalidArgumentError(
+            None,
+            None,
+            "a session on a server compiles there: explain(...) in a session without a target shows "
+            "what the compiler makes of these fetches",
+        )
 
-    def run(self, feeds: list[Any], timeout: float | None = None, collected: Collected | None = None) -> list[Any]:
+    def run(
+        self, feeds: list[Any], timeout: float | None = None, collected: Collected | None = None
+    ) -> list[Any]:
         """Run one step; see local.Executable.run."""
         request: list[Any] = [self._fixed, self._rest(timeout, collected)]
         if feeds:
@@ -272,16 +324,23 @@ class RemotePartialStep:
         self._executable, self._timeout = executable, timeout
         session, signature = executable.session, executable.signature
         request = master_pb2.PartialRunSetupRequest(
-            session_handle=session.handle, feed=signature.feeds, fetch=signature.fetches, target=signature.targets,
-            request_id=_random.getrandbits(63) | 1)
+            session_handle=session.handle,
+            feed=signature.feeds,
+            fetch=signature.fetches,
+            target=signature.targets,
+            request_id=_random.getrandbits(63) | 1,
+        )
         answer = session.call("PartialRunSetup", request.SerializeToString(), timeout or CALL_TIMEOUT)
         self._handle = parse(master_pb2.PartialRunSetupResponse, answer).partial_run_handle
 
     def advance(self, feeds: dict[int, Any], fetches: list[int], to_its_end: bool) -> list[Any]:
         executable, signature = self._executable, self._executable.signature
         names = [signature.fetches[i] for i in fetches]
-        fixed = master_pb2.RunStepRequest(session_handle=executable.session.handle, fetch=names,
-                                          target=signature.targets if to_its_end else ())
+        fixed = master_pb2.RunStepRequest(
+            session_handle=executable.session.handle,
+            fetch=names,
+            target=signature.targets if to_its_end else (),
+        )
         request: list[Any] = [fixed.SerializeToString(), executable._rest(self._timeout, None, self._handle)]
         request += named_tensors(2, [signature.feeds[i].encode() for i in feeds], list(feeds.values()))
         return executable.fetched(executable._call(request, self._timeout), names)

@@ -1,4 +1,5 @@
-"""RemoteTask: another task of the cluster as a master's session knows it. And `gather`, which waits for several calls at once."""
+"""RemoteTask: another task of the cluster as a master's session knows it. And `gather`, which waits for
+several calls at once."""
 
 from __future__ import annotations
 
@@ -78,24 +79,37 @@ class RemoteTask:
     def learn(self, status: Any) -> None:
         """Take its devices from a GetStatus answer."""
         found = parse(worker_pb2.GetStatusResponse, status).device_attributes
-        devices = [RemoteDevice(d.name, d.device_type, d.memory_limit, d.incarnation) for d in found
-                   if d.device_type in ("CPU", "GPU") and d.name.startswith(self.name + "/")]
+        devices = [
+            RemoteDevice(d.name, d.device_type, d.memory_limit, d.incarnation)
+            for d in found
+            if d.device_type in ("CPU", "GPU") and d.name.startswith(self.name + "/")
+        ]
         if not devices:
             names = ", ".join(d.name for d in found) or "none"
-            raise UnavailableError(None, None, f"{self.address} is not {self.name}: its devices are {names}. Is the cluster the same "
-                                   "at every task?")
+            raise UnavailableError(
+                None,
+                None,
+                f"{self.address} is not {self.name}: its devices are {names}. Is the cluster the same "
+                "at every task?",
+            )
         self.devices = devices
 
     def explain_lost(self, error: OpError, then: Callable[[OpError], None]) -> None:
         """Find out whether a task that does not know a graph was restarted; `then` gets what to report."""
+
         def told(answer: Any, failure: OpError | None) -> None:
             if failure is None:
                 found = parse(worker_pb2.GetStatusResponse, answer).device_attributes
                 now = found[0].incarnation if found else 0
                 if now != self.incarnation:
-                    self.lost = AbortedError(None, None, f"{self.name} at {self.address} was restarted: its incarnation was "
-                                             f"{self.incarnation}, and is {now} now. Its variables are gone: make a new session, and "
-                                             "initialise or restore them")
+                    self.lost = AbortedError(
+                        None,
+                        None,
+                        f"{self.name} at {self.address} was restarted: its incarnation was "
+                        f"{self.incarnation}, and is {now} now. Its variables are gone: make a new session, "
+                        "and "
+                        "initialise or restore them",
+                    )
                     then(self.lost)
                     return
             then(error)

@@ -29,17 +29,24 @@ class Server:
 
     Args:
       server_or_cluster_def: a ServerDef, a ClusterDef, a ClusterSpec or a dictionary that makes one.
-      job_name, task_index: which task this is; they may be left out where the cluster has only one, or the ServerDef says it.
-      protocol: 'grpc', or 'in-process': a network within this process, for tests.
-      config: default ConfigProto of its sessions; its device_count says which devices the task has.
-      start: answer at once; otherwise from `start()` on.
+      job_name, task_index: which task this is; they may be left out where the cluster has only one, or the
+        ServerDef says it. protocol: 'grpc', or 'in-process': a network within this process, for tests.
+        config: default ConfigProto of its sessions; its device_count says which devices the task has. start:
+        answer at once; otherwise from `start()` on.
     Raises:
       ValueError, TypeError: the arguments do not name a task.
       UnavailableError: the address cannot be listened on.
     """
 
-    def __init__(self, server_or_cluster_def: Any, job_name: str | None = None, task_index: int | None = None,
-                 protocol: str | None = None, config: Any = None, start: bool = True) -> None:
+    def __init__(
+        self,
+        server_or_cluster_def: Any,
+        job_name: str | None = None,
+        task_index: int | None = None,
+        protocol: str | None = None,
+        config: Any = None,
+        start: bool = True,
+    ) -> None:
         self._server_def = _server_def(server_or_cluster_def, job_name, task_index, protocol, config)
         made = self._server_def
         cluster = ClusterSpec(made.cluster)
@@ -53,7 +60,9 @@ class Server:
             made.cluster.CopyFrom(cluster.as_cluster_def())
         task = f"/job:{made.job_name}/replica:0/task:{made.task_index}"
         counts = config.device_count if config is not None else {}
-        devices = make_devices(task, counts["CPU"] if "CPU" in counts else 1, counts["GPU"] if "GPU" in counts else None)
+        devices = make_devices(
+            task, counts["CPU"] if "CPU" in counts else 1, counts["GPU"] if "GPU" in counts else None
+        )
         self.worker = Worker(task, devices, cluster, self._transport)
         self.master = Master(self.worker, config)
         self._service = _Service(self.master, self.worker)
@@ -155,19 +164,26 @@ class _Service:
 def _transport(protocol: str) -> Any:
     if protocol == "in-process":
         from graphrt.transport.in_process import network
+
         return network
     from graphrt.transport.grpc_server import GrpcTransport
+
     return GrpcTransport()
 
 
 def _with_address(cluster: ClusterSpec, job: str, index: int, address: str) -> ClusterSpec:
     """The cluster, where the port of a task was left open and is known now."""
-    tasks = {j: dict(zip(cluster.task_indices(j), [cluster.task_address(j, i) for i in cluster.task_indices(j)])) for j in cluster.jobs}
+    tasks = {
+        j: dict(zip(cluster.task_indices(j), [cluster.task_address(j, i) for i in cluster.task_indices(j)]))
+        for j in cluster.jobs
+    }
     tasks[job][index] = address
     return ClusterSpec(tasks)
 
 
-def _server_def(given: Any, job_name: str | None, task_index: int | None, protocol: str | None, config: Any) -> Any:
+def _server_def(
+    given: Any, job_name: str | None, task_index: int | None, protocol: str | None, config: Any
+) -> Any:
     made = tensorflow_server_pb2.ServerDef()
     if hasattr(given, "job_name") and hasattr(given, "cluster"):
         made.MergeFromString(given.SerializeToString())
@@ -180,20 +196,27 @@ def _server_def(given: Any, job_name: str | None, task_index: int | None, protoc
         made.job_name = job_name
     if not made.job_name:
         if len(made.cluster.job) != 1:
-            raise ValueError("Must specify an explicit job_name: the cluster has the jobs "
-                             + ", ".join(j.name for j in made.cluster.job))
+            raise ValueError(
+                "Must specify an explicit job_name: the cluster has the jobs "
+                + ", ".join(j.name for j in made.cluster.job)
+            )
         made.job_name = made.cluster.job[0].name
     spec = ClusterSpec(made.cluster)
     if task_index is not None:
         made.task_index = task_index
     elif not hasattr(given, "job_name"):
         if spec.num_tasks(made.job_name) != 1:
-            raise ValueError(f"Must specify an explicit task_index: job '{made.job_name}' has {spec.num_tasks(made.job_name)} tasks")
+            raise ValueError(
+                f"Must specify an explicit task_index: job '{made.job_name}' has "
+                f"{spec.num_tasks(made.job_name)} tasks"
+            )
         made.task_index = spec.task_indices(made.job_name)[0]
     spec.task_address(made.job_name, made.task_index)
     made.protocol = protocol or made.protocol or "grpc"
     if made.protocol not in ("grpc", "in-process"):
-        raise InvalidArgumentError(None, None, f"unknown protocol '{made.protocol}': graphrt's servers speak 'grpc'")
+        raise InvalidArgumentError(
+            None, None, f"unknown protocol '{made.protocol}': graphrt's servers speak 'grpc'"
+        )
     if config is not None:
         made.default_session_config.MergeFromString(config.SerializeToString())
     return made

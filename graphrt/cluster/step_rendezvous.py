@@ -1,9 +1,9 @@
-"""The rendezvous that a step's plans see at a worker: tensors of this task meet here, others are pushed or pulled.
+"""The rendezvous that a step's plans see at a worker: tensors of this task meet here, others are pushed or
+pulled.
 
-Where master and workers are graphrt's (`is_pushed`), the producer pushes what is small as soon as it is there, and announces what
-is big; the receiver pulls that once its `_Recv` has started, so memory is filled by what is wanted. With TensorFlow at an end,
-every tensor is pulled by RecvTensor.
-"""
+Where master and workers are graphrt's (`is_pushed`), the producer pushes what is small as soon as it is
+there, and announces what is big; the receiver pulls that once its `_Recv` has started, so memory is filled by
+what is wanted. With TensorFlow at an end, every tensor is pulled by RecvTensor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _BLOCK = 64
 
 
 def tensor_prefix(step_id: int, key: str) -> bytes:
-    """What stands before a pushed tensor, and all of an announcement or a pull: whole blocks, so that what follows is aligned."""
+    """What stands before a pushed tensor, and all of an announcement or a pull: whole blocks, so that what
+    follows is aligned."""
     text = key.encode()
     made = _PREFIX.pack(step_id, len(text)) + text
     return made + b"\0" * (-len(made) % _BLOCK)
@@ -37,7 +38,7 @@ def read_prefix(message: Any) -> tuple[int, str, int]:
     """(step id, key, bytes that it took)."""
     step_id, length = _PREFIX.unpack_from(message)
     end = _PREFIX.size + length
-    return step_id, str(bytes(message[_PREFIX.size:end]), "utf-8"), end + (-end % _BLOCK)
+    return step_id, str(bytes(message[_PREFIX.size : end]), "utf-8"), end + (-end % _BLOCK)
 
 
 def task_of_device(device: str) -> str:
@@ -91,6 +92,7 @@ class StepRendezvous:
         if peer is None:
             self._local.recv(key, done)
         elif self._graph.is_pushed:
+
             def arrived(value: Any, is_dead: bool, error: OpError | None) -> None:
                 if value is ANNOUNCEMENT:
                     self._pull(peer, PULL_METHOD, tensor_prefix(self._entry.step_id, key), unpack, key, done)
@@ -100,10 +102,23 @@ class StepRendezvous:
             self._local.recv(key, arrived)
         else:
             step_id, text = self._entry.step_id, key.encode()
-            request = int_field(1, step_id) + length_field(2, len(text)) + text + int_field(7, self._graph.new_request_id())
+            request = (
+                int_field(1, step_id)
+                + length_field(2, len(text))
+                + text
+                + int_field(7, self._graph.new_request_id())
+            )
             self._pull(peer, RECV_METHOD, request, read_recv_response, key, done)
 
-    def _pull(self, peer: Any, method: str, request: bytes, read: Callable[[Any], tuple[Any, bool]], key: str, done: Done) -> None:
+    def _pull(
+        self,
+        peer: Any,
+        method: str,
+        request: bytes,
+        read: Callable[[Any], tuple[Any, bool]],
+        key: str,
+        done: Done,
+    ) -> None:
         def answered(answer: Any, error: OpError | None) -> None:
             self._cancels.pop(key, None)
             if error is None:
@@ -112,7 +127,11 @@ class StepRendezvous:
                 except OpError as malformed:
                     error = malformed
             if error is not None:
-                done(None, False, self._error or at_task(error, task_of_device(parse_key(key).send_device), peer.address))
+                done(
+                    None,
+                    False,
+                    self._error or at_task(error, task_of_device(parse_key(key).send_device), peer.address),
+                )
             else:
                 done(value, is_dead, None)
 

@@ -22,10 +22,17 @@ def fill_step_stats(stats: Any, records: list[tuple[str, Any, int, int, Any]]) -
         if entry is None:
             entry = by_device[device] = stats.dev_stats.add(device=device)
         made = entry.node_stats.add(
-            node_name=node.name, all_start_micros=(start + offset) // 1000, op_end_rel_micros=(end - start) // 1000,
-            all_end_rel_micros=(end - start) // 1000, all_start_nanos=start + offset, op_end_rel_nanos=end - start,
-            all_end_rel_nanos=end - start, scheduled_micros=(start + offset) // 1000, scheduled_nanos=start + offset,
-            timeline_label=f"{node.name} = {node.type}({', '.join(s.name for s, _ in node.inputs)})")
+            node_name=node.name,
+            all_start_micros=(start + offset) // 1000,
+            op_end_rel_micros=(end - start) // 1000,
+            all_end_rel_micros=(end - start) // 1000,
+            all_start_nanos=start + offset,
+            op_end_rel_nanos=end - start,
+            all_end_rel_nanos=end - start,
+            scheduled_micros=(start + offset) // 1000,
+            scheduled_nanos=start + offset,
+            timeline_label=f"{node.name} = {node.type}({', '.join(s.name for s, _ in node.inputs)})",
+        )
         values = outputs if isinstance(outputs, tuple) else (outputs,)
         for slot, value in enumerate(values):
             if isinstance(value, (np.ndarray, np.generic)):

@@ -1,12 +1,12 @@
-"""The steps that a worker knows: which run, which were reached by a tensor before they began, which are over. Pure decisions.
+"""The steps that a worker knows: which run, which were reached by a tensor before they began, which are over.
+Pure decisions.
 
-A step that went well keeps the tensors that nobody has taken yet for as long as its session lives: a receiver may be busy with
-something else. One that failed is kept for a while, for its error.
+A step that went well keeps the tensors that nobody has taken yet for as long as its session lives: a receiver
+may be busy with something else. One that failed is kept for a while, for its error.
 
-A tensor, or someone who asks for one, may come before the RunGraph of its step: the step is made for it, and expires if it never
-begins. Steps that are over leave a tombstone: who comes late is told, and nothing is kept for him. Tombstones are few and
-the oldest go first; step ids are random, so none is met again by chance.
-"""
+A tensor, or someone who asks for one, may come before the RunGraph of its step: the step is made for it, and
+expires if it never begins. Steps that are over leave a tombstone: who comes late is told, and nothing is kept
+for him. Tombstones are few and the oldest go first; step ids are random, so none is met again by chance."""
 
 from __future__ import annotations
 
@@ -73,11 +73,16 @@ class StepTable:
         """RunGraph.
 
         Raises:
-          AbortedError: the same request, or the same step, was run before; or the step was ended before it began.
+          AbortedError: the same request, or the same step, was run before; or the step was ended before it
+            began.
         """
         if request_id:
             if request_id in self._requests:
-                raise AbortedError(None, None, f"the request {request_id} was made before: a repeated RunGraph is not run again")
+                raise AbortedError(
+                    None,
+                    None,
+                    f"the request {request_id} was made before: a repeated RunGraph is not run again",
+                )
             self._requests[request_id] = None
             if len(self._requests) > _MOST_REQUESTS:
                 self._requests.popitem(last=False)
@@ -98,7 +103,8 @@ class StepTable:
             self._bury(entry, None)
 
     def on_end(self, step_id: int, error: OpError | None) -> StepEntry | None:
-        """CleanupGraph, or the last tensor was taken: the step is forgotten. Returns the entry that was there."""
+        """CleanupGraph, or the last tensor was taken: the step is forgotten. Returns the entry that was
+        there."""
         entry = self.entries.get(step_id)
         if entry is None:
             self._tombstones[step_id] = error
@@ -113,8 +119,11 @@ class StepTable:
         for entry in list(self.entries.values()):
             age = now - entry.since
             if not entry.has_begun and age > NEVER_BEGAN_AFTER:
-                error: OpError = DeadlineExceededError(None, None, f"step {entry.step_id} did not begin at this task within "
-                                                       f"{age:.0f} s of its first tensor")
+                error: OpError = DeadlineExceededError(
+                    None,
+                    None,
+                    f"step {entry.step_id} did not begin at this task within {age:.0f} s of its first tensor",
+                )
             elif entry.has_failed and age > FAILED_AFTER:
                 error = AbortedError(None, None, f"step {entry.step_id} failed at this task {age:.0f} s ago")
             else:

@@ -1,4 +1,5 @@
-"""Errors as they cross the wire: TensorFlow's clients find the failing node in a message by `[[{{node x}}]]`, and so do ours."""
+"""Errors as they cross the wire: TensorFlow's clients find the failing node in a message by `[[{{node x}}]]`,
+and so do ours."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The worker of a task: registered graphs of many masters, their steps, and the tensors that go between tasks.
+"""The worker of a task: registered graphs of many masters, their steps, and the tensors that go between
+tasks.
 
-`worker_service.py` answers TensorFlow's WorkerService with it. Nothing here waits: steps run on the compute pool, and whoever
-waits for a tensor is a callback.
-"""
+`worker_service.py` answers TensorFlow's WorkerService with it. Nothing here waits: steps run on the compute
+pool, and whoever waits for a tensor is a callback."""
 
 from __future__ import annotations
 
@@ -50,13 +50,30 @@ class TaskSession:
       link: over which the master last spoke; its loss ends the session after a while.
     """
 
-    def __init__(self, worker: Worker, handle: str, runtime: WorkerSession, cluster: ClusterSpec, link: Any, owner: tuple[str, int]) -> None:
-        self.worker, self.handle, self.runtime, self.cluster, self.link, self.owner = worker, handle, runtime, cluster, link, owner
+    def __init__(
+        self,
+        worker: Worker,
+        handle: str,
+        runtime: WorkerSession,
+        cluster: ClusterSpec,
+        link: Any,
+        owner: tuple[str, int],
+    ) -> None:
+        self.worker, self.handle, self.runtime, self.cluster, self.link, self.owner = (
+            worker,
+            handle,
+            runtime,
+            cluster,
+            link,
+            owner,
+        )
         self.task = worker.task
         self.graphs: dict[str, RegisteredGraph] = {}
         self._peers: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.options = CompileOptions(worker.devices[0].name, name_suffix="_W", names=itertools.count(_FIRST_NAME))
+        self.options = CompileOptions(
+            worker.devices[0].name, name_suffix="_W", names=itertools.count(_FIRST_NAME)
+        )
 
     def peer(self, task: str) -> Any:
         """The Peer of another task.
@@ -100,7 +117,7 @@ class Worker:
         # Sessions that come without CreateWorkerSession share one.
         self._default = self._new_session("", False, cluster, None, ("", 0))
 
-    # -- sessions ------------------------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------------------
 
     def peer_at(self, cluster: ClusterSpec, task: str) -> Any:
         job, index = _job_and_index(task)
@@ -110,21 +127,35 @@ class Worker:
             raise UnavailableError(None, None, f"{self.task} cannot reach {task}: {error}") from None
         return self.transport.peer(address)
 
-    def _new_session(self, handle: str, is_isolated: bool, cluster: ClusterSpec, link: Any, owner: tuple[str, int]) -> TaskSession:
+    def _new_session(
+        self, handle: str, is_isolated: bool, cluster: ClusterSpec, link: Any, owner: tuple[str, int]
+    ) -> TaskSession:
         runtime = WorkerSession(self.devices, Containers() if is_isolated else self.resources)
         return TaskSession(self, handle, runtime, cluster, link, owner)
 
-    def create_session(self, handle: str, is_isolated: bool, cluster: ClusterSpec | None = None, link: Any = None,
-                       owner: tuple[str, int] = ("", 0)) -> TaskSession:
+    def create_session(
+        self,
+        handle: str,
+        is_isolated: bool,
+        cluster: ClusterSpec | None = None,
+        link: Any = None,
+        owner: tuple[str, int] = ("", 0),
+    ) -> TaskSession:
         """Raises InvalidArgumentError for a session that exists."""
         stale: list[str] = []
         with self._lock:
             if handle in self.sessions:
-                raise InvalidArgumentError(None, None, f"the session '{handle}' exists already at {self.task}")
+                raise InvalidArgumentError(
+                    None, None, f"the session '{handle}' exists already at {self.task}"
+                )
             if owner[0]:
                 # That master was restarted: nobody will close the sessions that it had.
-                stale = [h for h, s in self.sessions.items() if s.owner[0] == owner[0] and s.owner[1] != owner[1]]
-            made = self.sessions[handle] = self._new_session(handle, is_isolated, cluster or self.cluster, link, owner)
+                stale = [
+                    h for h, s in self.sessions.items() if s.owner[0] == owner[0] and s.owner[1] != owner[1]
+                ]
+            made = self.sessions[handle] = self._new_session(
+                handle, is_isolated, cluster or self.cluster, link, owner
+            )
         for other in stale:
             self.delete_session(other)
         return made
@@ -133,7 +164,11 @@ class Worker:
         """End the session's steps and forget its graphs. Containers stay, as they outlive sessions."""
         with self._lock:
             session = self.sessions.pop(handle, None)
-            running = [e for e in self.steps.entries.values() if e.graph is not None and e.graph.session is session] if session else []
+            running = (
+                [e for e in self.steps.entries.values() if e.graph is not None and e.graph.session is session]
+                if session
+                else []
+            )
         if session is None:
             return
         error = CancelledError(None, None, f"the session was closed at {self.task}")
@@ -149,14 +184,24 @@ class Worker:
             return self._default
         found = self.sessions.get(handle)
         if found is None:
-            raise AbortedError(None, None, f"Session handle is not found: {handle}. {self.task} (incarnation {self.incarnation}) was "
-                               "restarted, or the session was closed there")
+            raise AbortedError(
+                None,
+                None,
+                f"Session handle is not found: {handle}. {self.task} (incarnation {self.incarnation}) was "
+                "restarted, or the session was closed there",
+            )
         return found
 
-    # -- graphs --------------------------------------------------------------------------------------------------
+    # -- graphs ------------------------------------------------------------------------------------
 
-    def register(self, session: TaskSession, partition: Any, is_pushed: bool, is_partial: bool = False,
-                 is_alone: bool = False) -> RegisteredGraph:
+    def register(
+        self,
+        session: TaskSession,
+        partition: Any,
+        is_pushed: bool,
+        is_partial: bool = False,
+        is_alone: bool = False,
+    ) -> RegisteredGraph:
         """Compile a partition (a GraphDef, or a Partition of this process) into plans.
 
         Args:
@@ -175,17 +220,22 @@ class Worker:
         compiled = compile_partition(partition, self.devices, session.options)
         if is_partial:
             from graphrt.cluster.partial import defer_args
+
             defer_args(compiled)
         session.runtime.functions.update(compiled.step.library)
-        plans = [Plan(p, session.runtime, is_alone and len(compiled.partitions) == 1) for p in compiled.partitions]
+        plans = [
+            Plan(p, session.runtime, is_alone and len(compiled.partitions) == 1) for p in compiled.partitions
+        ]
         graph = RegisteredGraph(f"{next(self._graph_numbers):016x}", plans, session, is_pushed)
         graph.compiled = compiled
         session.graphs[graph.handle] = graph
         return graph
 
-    # -- steps ---------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
-    def begin_step(self, graph: RegisteredGraph, step_id: int, request_id: int, make: Callable[[Any], Any]) -> Any:
+    def begin_step(
+        self, graph: RegisteredGraph, step_id: int, request_id: int, make: Callable[[Any], Any]
+    ) -> Any:
         """A step of `graph`, made by `make(rendezvous)`; it is not begun yet.
 
         Raises:
@@ -220,21 +270,33 @@ class Worker:
                 running.fail(told)
             entry.rendezvous.abort(told)
 
-    def run_graph(self, graph: RegisteredGraph, step_id: int, request_id: int, sends: list[tuple[str, Any]], is_traced: bool,
-                  done: Callable[[PooledStep], None]) -> PooledStep:
+    def run_graph(
+        self,
+        graph: RegisteredGraph,
+        step_id: int,
+        request_id: int,
+        sends: list[tuple[str, Any]],
+        is_traced: bool,
+        done: Callable[[PooledStep], None],
+    ) -> PooledStep:
         """Run a registered graph on the compute pool; `done(step)` is called when it is over."""
+
         def over(step: PooledStep) -> None:
             self.step_over(step_id, step.error)
             done(step)
 
-        step = self.begin_step(graph, step_id, request_id, lambda rendezvous: PooledStep(
-            graph.plans, [], step_id, rendezvous, is_traced, on_over=over))
+        step = self.begin_step(
+            graph,
+            step_id,
+            request_id,
+            lambda rendezvous: PooledStep(graph.plans, [], step_id, rendezvous, is_traced, on_over=over),
+        )
         for key, value in sends:
             step.rendezvous.send(key, value)
         step.begin()
         return step
 
-    # -- tensors -------------------------------------------------------------------------------------------------
+    # -- tensors -----------------------------------------------------------------------------------
 
     def posted(self, kind: int, message: Any, link: Any) -> None:
         """A tensor was pushed, or announced."""
@@ -248,7 +310,9 @@ class Worker:
             _log.debug("a pushed tensor came too late: %s", error.message)
         self._tick_soon()
 
-    def tensor_wanted(self, request: Request, step_id: int, key: str, encode: Callable[[Any, bool], Any]) -> None:
+    def tensor_wanted(
+        self, request: Request, step_id: int, key: str, encode: Callable[[Any, bool], Any]
+    ) -> None:
         self._check_incarnation(key)
         with self._lock:
             entry = self.steps.on_reach(step_id, time.monotonic())
@@ -275,13 +339,22 @@ class Worker:
         parsed = parse_key(key)
         device = next((d for d in self.devices if d.name == parsed.send_device), None)
         if device is None:
-            raise InvalidArgumentError(None, None, f"{self.task} has no device '{parsed.send_device}' to send '{parsed.tensor_name}' from")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"{self.task} has no device '{parsed.send_device}' to send '{parsed.tensor_name}' from",
+            )
         if device.incarnation != parsed.incarnation:
-            raise AbortedError(None, None, f"RecvTensor expects a different device incarnation: {parsed.incarnation} vs. "
-                               f"{device.incarnation}. {self.task} was restarted since the step's session learned its devices: "
-                               "make a new session")
+            raise AbortedError(
+                None,
+                None,
+                f"RecvTensor expects a different device incarnation: {parsed.incarnation} vs. "
+                f"{device.incarnation}. {self.task} was restarted since the step's session learned its "
+                "devices: "
+                "make a new session",
+            )
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def link_lost(self, link: Any) -> None:
         """A master that spoke over `link` has a while to come back."""
@@ -326,7 +399,9 @@ class Worker:
                 late[graph.peer_of(key, False)] = key
         for peer, key in late.items():
             if peer is not None:
-                peer.call(PROBE_METHOD, str(entry.step_id).encode(), _Probed(self, entry, peer, key), _PROBE_AFTER)
+                peer.call(
+                    PROBE_METHOD, str(entry.step_id).encode(), _Probed(self, entry, peer, key), _PROBE_AFTER
+                )
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -342,8 +417,8 @@ class Worker:
 
 
 class _Probed:
-    """What a producer said of a step from which a tensor is awaited. A tensor pushed before the answer may come a little after
-    it: only the second such answer is a loss."""
+    """What a producer said of a step from which a tensor is awaited. A tensor pushed before the answer may
+    come a little after it: only the second such answer is a loss."""
 
     def __init__(self, worker: Worker, entry: Any, peer: Any, key: str) -> None:
         self.worker, self.entry, self.peer, self.key = worker, entry, peer, key
@@ -354,16 +429,29 @@ class _Probed:
             return
         sender = parse_key(self.key).send_device
         if error is not None:
-            running.fail(UnavailableError(None, None, f"{sender} at {self.peer.address}, from which '{parse_key(self.key).tensor_name}' is "
-                                          f"awaited, cannot be reached: {error.message}"))
+            running.fail(
+                UnavailableError(
+                    None,
+                    None,
+                    f"{sender} at {self.peer.address}, from which '{parse_key(self.key).tensor_name}' is "
+                    f"awaited, cannot be reached: {error.message}",
+                )
+            )
         elif bytes(answer) == b"over":
             lost = getattr(running, "suspected", None)
             running.suspected = self.key
             if lost == self.key:
-                running.fail(UnavailableError(None, None, f"the tensor '{parse_key(self.key).tensor_name}' from {sender} at "
-                                              f"{self.peer.address} was lost: the connection broke while it was under way"))
+                running.fail(
+                    UnavailableError(
+                        None,
+                        None,
+                        f"the tensor '{parse_key(self.key).tensor_name}' from {sender} at "
+                        f"{self.peer.address} was lost: the connection broke while it was under way",
+                    )
+                )
 
 
 def _job_and_index(task: str) -> tuple[str, int]:
     from graphrt.core.device_names import task_of
+
     return task_of(task)

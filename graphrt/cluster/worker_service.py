@@ -1,4 +1,5 @@
-"""WorkerService: TensorFlow's messages to a Worker's methods, a function an RPC. What each takes is in worker.proto."""
+"""WorkerService: TensorFlow's messages to a Worker's methods, a function an RPC. What each takes is in
+worker.proto."""
 
 from __future__ import annotations
 
@@ -30,17 +31,29 @@ class WorkerService:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self._logged: dict[int, list[Any]] | None = None
-        calls: dict[str, Callable[[Request], None]] = {_PREFIX + name: function for name, function in {
-            "GetStatus": self._get_status, "CreateWorkerSession": self._create_session,
-            "DeleteWorkerSession": self._in_thread(self._delete_session), "RegisterGraph": self._in_thread(self._register),
-            "DeregisterGraph": self._deregister, "RunGraph": self._run_graph, "CleanupGraph": self._cleanup_graph,
-            "CleanupAll": self._in_thread(self._cleanup_all), "RecvTensor": self._recv_tensor, "Logging": self._logging,
-            "Tracing": self._tracing, "MarkRecvFinished": self._mark_recv_finished}.items()}
+        calls: dict[str, Callable[[Request], None]] = {
+            _PREFIX + name: function
+            for name, function in {
+                "GetStatus": self._get_status,
+                "CreateWorkerSession": self._create_session,
+                "DeleteWorkerSession": self._in_thread(self._delete_session),
+                "RegisterGraph": self._in_thread(self._register),
+                "DeregisterGraph": self._deregister,
+                "RunGraph": self._run_graph,
+                "CleanupGraph": self._cleanup_graph,
+                "CleanupAll": self._in_thread(self._cleanup_all),
+                "RecvTensor": self._recv_tensor,
+                "Logging": self._logging,
+                "Tracing": self._tracing,
+                "MarkRecvFinished": self._mark_recv_finished,
+            }.items()
+        }
         self.calls = {**calls, PULL_METHOD: self._pull, PROBE_METHOD: self._probe}
 
     @staticmethod
     def _in_thread(function: Callable[[Request], None]) -> Callable[[Request], None]:
         """Run what may take long (compiling, closing resources) on a thread of its own."""
+
         def begin(request: Request) -> None:
             def work() -> None:
                 try:
@@ -52,7 +65,7 @@ class WorkerService:
 
         return begin
 
-    # -- sessions ------------------------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------------------
 
     def _get_status(self, request: Request) -> None:
         made = worker_pb2.GetStatusResponse()
@@ -63,15 +76,22 @@ class WorkerService:
     def _create_session(self, request: Request) -> None:
         asked = parse(worker_pb2.CreateWorkerSessionRequest, request.payload)
         cluster = ClusterSpec(asked.server_def.cluster) if asked.server_def.cluster.job else None
-        self.worker.create_session(asked.session_handle, asked.isolate_session_state, cluster, request.link,
-                                   (asked.master_task, asked.master_incarnation))
+        self.worker.create_session(
+            asked.session_handle,
+            asked.isolate_session_state,
+            cluster,
+            request.link,
+            (asked.master_task, asked.master_incarnation),
+        )
         request.reply(b"")
 
     def _delete_session(self, request: Request) -> None:
-        self.worker.delete_session(parse(worker_pb2.DeleteWorkerSessionRequest, request.payload).session_handle)
+        self.worker.delete_session(
+            parse(worker_pb2.DeleteWorkerSessionRequest, request.payload).session_handle
+        )
         request.reply(b"")
 
-    # -- graphs and steps ----------------------------------------------------------------------------------------
+    # -- graphs and steps --------------------------------------------------------------------------
 
     def _register(self, request: Request) -> None:
         payload = bytes(request.payload)
@@ -110,25 +130,42 @@ class WorkerService:
             session.link = request.link or session.link
             values = [read_named_tensor(s) for s in sends]
             opts = asked.exec_opts
-            step = worker.run_graph(graph, asked.step_id, asked.request_id, values, opts.record_timeline or opts.record_costs, over)
+            step = worker.run_graph(
+                graph,
+                asked.step_id,
+                asked.request_id,
+                values,
+                opts.record_timeline or opts.record_costs,
+                over,
+            )
         except OpError as error:
             self._fail_run(request, to_wire(error), in_body)
             return
-        request.on_cancel(lambda: step.fail(AbortedError(None, None, f"the master of step {asked.step_id} gave it up, or was lost")))
+        request.on_cancel(
+            lambda: step.fail(
+                AbortedError(None, None, f"the master of step {asked.step_id} gave it up, or was lost")
+            )
+        )
 
     def _fail_run(self, request: Request, error: OpError, in_body: bool) -> None:
         if in_body and request.link is None:
-            request.reply(worker_pb2.RunGraphResponse(
-                status_code=error.error_code, status_error_message=error.message).SerializeToString())
+            request.reply(
+                worker_pb2.RunGraphResponse(
+                    status_code=error.error_code, status_error_message=error.message
+                ).SerializeToString()
+            )
         else:
             request.fail(error)
 
     def _reply_run(self, request: Request, step: PooledStep, recv_keys: list[str], opts: Any) -> None:
         made = worker_pb2.RunGraphResponse()
         if step.is_traced:
-            fill_step_stats(made.step_stats, [(n.device, n, start, end, out) for n, start, end, out in step.records])
+            fill_step_stats(
+                made.step_stats, [(n.device, n, start, end, out) for n, start, end, out in step.records]
+            )
         if opts.record_partition_graphs:
             from graphrt.compiler.graph_def import to_graph_def
+
             for run in step.runs:
                 made.partition_graph.add().CopyFrom(to_graph_def(run.plan.partition))
         buffers: list[Any] = [made.SerializeToString()]
@@ -144,10 +181,12 @@ class WorkerService:
         request.reply(b"")
 
     def _cleanup_all(self, request: Request) -> None:
-        self.worker.resources.clear(list(parse(worker_pb2.CleanupAllRequest, request.payload).container) or None)
+        self.worker.resources.clear(
+            list(parse(worker_pb2.CleanupAllRequest, request.payload).container) or None
+        )
         request.reply(b"")
 
-    # -- tensors -------------------------------------------------------------------------------------------------
+    # -- tensors -----------------------------------------------------------------------------------
 
     def _recv_tensor(self, request: Request) -> None:
         asked = parse(worker_pb2.RecvTensorRequest, request.payload)
@@ -173,13 +212,15 @@ class WorkerService:
         # It lets a server forget the answer that it keeps for a retried RecvTensor; none is kept here.
         request.reply(b"")
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------------------
 
     def _log_transfer(self, asked: Any, began: int, size: int) -> None:
         assert self._logged is not None
         if len(self._logged) > 256:
             self._logged.pop(next(iter(self._logged)), None)
-        self._logged.setdefault(asked.step_id, []).append((asked.rendezvous_key, began, time.time_ns() // 1000, size))
+        self._logged.setdefault(asked.step_id, []).append(
+            (asked.rendezvous_key, began, time.time_ns() // 1000, size)
+        )
 
     def _logging(self, request: Request) -> None:
         asked = parse(worker_pb2.LoggingRequest, request.payload)
@@ -190,10 +231,16 @@ class WorkerService:
             step = made.step.add(step_id=step_id)
             for key, began, ended, size in (self._logged or {}).get(step_id, ()):
                 parts = key.split(";")
-                device = next((d for d in step.step_stats.dev_stats if d.device == parts[0]), None) or \
-                    step.step_stats.dev_stats.add(device=parts[0])
-                device.node_stats.add(node_name="RecvTensor", all_start_micros=began, op_end_rel_micros=ended - began,
-                                      all_end_rel_micros=ended - began, timeline_label=f"[{size} B] {parts[3]} from {parts[0]} to {parts[2]}")
+                device = next(
+                    (d for d in step.step_stats.dev_stats if d.device == parts[0]), None
+                ) or step.step_stats.dev_stats.add(device=parts[0])
+                device.node_stats.add(
+                    node_name="RecvTensor",
+                    all_start_micros=began,
+                    op_end_rel_micros=ended - began,
+                    all_end_rel_micros=ended - began,
+                    timeline_label=f"[{size} B] {parts[3]} from {parts[0]} to {parts[2]}",
+                )
         if asked.clear:
             self._logged = {} if self._logged is not None else None
         if asked.disable_rpc_logging:
@@ -201,7 +248,11 @@ class WorkerService:
         request.reply(made.SerializeToString())
 
     def _tracing(self, request: Request) -> None:
-        raise UnimplementedError(None, None, "graphrt has no trace of a whole worker: RunOptions(trace_level=FULL_TRACE) traces a step")
+        raise UnimplementedError(
+            None,
+            None,
+            "graphrt has no trace of a whole worker: RunOptions(trace_level=FULL_TRACE) traces a step",
+        )
 
 
 def describe_device(made: Any, device: Any) -> None:

@@ -32,7 +32,9 @@ def _like(k: KernelContext, kind: str, count: int, **attrs: Any) -> Callable[...
     filled = {name: a.default for name, a in op_def.attrs.items()}
     filled.update({name: value for name, value in k.attrs.items() if name in filled}, **attrs)
     filled["T"] = dtype
-    context = KernelContext(k.name, kind, filled, [dtype] * count, [dtype], None, k.xp, k.device, k.session, None)
+    context = KernelContext(
+        k.name, kind, filled, [dtype] * count, [dtype], None, k.xp, k.device, k.session, None
+    )
     kernel = bound_kernel(op_def, context)
     return (lambda *inputs: kernel(*inputs, None)) if op_def.writes_out else kernel
 
@@ -53,7 +55,12 @@ def _activation(name: str, k: KernelContext) -> Callable[[Any], Any]:
         half_, one = dtype.type(0.5), dtype.type(1)
         return lambda x: half_ * x * (one + xp.tanh(scale * (x + cubic * x * x * x)))
     if name == "GeluExact":
-        erf, half_, one, root = _like(k, "Erf", 1), dtype.type(0.5), dtype.type(1), dtype.type(0.7071067811865476)
+        erf, half_, one, root = (
+            _like(k, "Erf", 1),
+            dtype.type(0.5),
+            dtype.type(1),
+            dtype.type(0.7071067811865476),
+        )
         return lambda x: half_ * x * (one + erf(x * root))
     if name in ("_MklSwish", "Swish"):
         sigmoid = _like(k, "Sigmoid", 1)
@@ -120,7 +127,9 @@ class _Fused:
     def bind(self, k: KernelContext) -> Callable[..., Any]:
         for unusual, usual in (("filter_format", b"HWIO"), ("padding_list", [])):
             if k.attrs.get(unusual, usual) != usual:
-                raise ValueError(f"graphrt takes {k.type} with {unusual} {usual!r} only, not {k.attrs[unusual]!r}")
+                raise ValueError(
+                    f"graphrt takes {k.type} with {unusual} {usual!r} only, not {k.attrs[unusual]!r}"
+                )
         first = _like(k, self.first, 2)
         follow = _followers(k, k.attrs.get("data_format", self.layout))
         dtype = k.dtype
@@ -135,69 +144,176 @@ class _Fused:
 _STRIDES = [1, 1, 1, 1]
 
 
-@op("_FusedConv2D(input: T, filter: T, args: TArgs, host_args: num_host_args*float) -> output: T", T=(half, float32, float64, int8),
-    TArgs="list(type)", num_args="int >= 0", num_host_args="int >= 0 = 0", strides="list(int)",
-    padding="string in {SAME, VALID, EXPLICIT}", explicit_paddings="list(int) = []", data_format="string = 'NHWC'",
-    filter_format="string = 'HWIO'", dilations="list(int) = [1, 1, 1, 1]", use_cudnn_on_gpu="bool = True", **_FUSED)
+@op(
+    "_FusedConv2D(input: T, filter: T, args: TArgs, host_args: num_host_args*float) -> output: T",
+    T=(half, float32, float64, int8),
+    TArgs="list(type)",
+    num_args="int >= 0",
+    num_host_args="int >= 0 = 0",
+    strides="list(int)",
+    padding="string in {SAME, VALID, EXPLICIT}",
+    explicit_paddings="list(int) = []",
+    data_format="string = 'NHWC'",
+    filter_format="string = 'HWIO'",
+    dilations="list(int) = [1, 1, 1, 1]",
+    use_cudnn_on_gpu="bool = True",
+    **_FUSED,
+)
 class FusedConv2D(_Fused):
     """Conv2D, then what `fused_ops` names."""
 
     first = "Conv2D"
-    samples = [sample(normal(2, 5, 5, 3), normal(3, 3, 3, 4), [normal(4)], [normal()], num_args=1, strides=_STRIDES, padding="SAME",
-                      fused_ops=["BiasAdd", "Relu"], tensorflow=False, why=_WHY)]
+    samples = [
+        sample(
+            normal(2, 5, 5, 3),
+            normal(3, 3, 3, 4),
+            [normal(4)],
+            [normal()],
+            num_args=1,
+            strides=_STRIDES,
+            padding="SAME",
+            fused_ops=["BiasAdd", "Relu"],
+            tensorflow=False,
+            why=_WHY,
+        )
+    ]
 
 
-@op("_FusedDepthwiseConv2dNative(input: T, filter: T, args: num_args*T) -> output: T", T=(half, bfloat16, float32, float64),
-    num_args="int >= 0", strides="list(int)", padding="string in {SAME, VALID}", data_format="string = 'NHWC'",
-    dilations="list(int) = [1, 1, 1, 1]", **_FUSED)
+@op(
+    "_FusedDepthwiseConv2dNative(input: T, filter: T, args: num_args*T) -> output: T",
+    T=(half, bfloat16, float32, float64),
+    num_args="int >= 0",
+    strides="list(int)",
+    padding="string in {SAME, VALID}",
+    data_format="string = 'NHWC'",
+    dilations="list(int) = [1, 1, 1, 1]",
+    **_FUSED,
+)
 class FusedDepthwiseConv2dNative(_Fused):
     """DepthwiseConv2dNative, then what `fused_ops` names."""
 
     first = "DepthwiseConv2dNative"
-    samples = [sample(normal(2, 5, 5, 3), normal(3, 3, 3, 2), [normal(6)], strides=_STRIDES, padding="VALID",
-                      fused_ops=["BiasAdd", "Relu6"], tensorflow=False, why=_WHY)]
+    samples = [
+        sample(
+            normal(2, 5, 5, 3),
+            normal(3, 3, 3, 2),
+            [normal(6)],
+            strides=_STRIDES,
+            padding="VALID",
+            fused_ops=["BiasAdd", "Relu6"],
+            tensorflow=False,
+            why=_WHY,
+        )
+    ]
 
 
-@op("_FusedConv3D(input: T, filter: T, args: num_args*T) -> output: T", T=(bfloat16, float32, half), num_args="int >= 0",
-    strides="list(int) >= 5", padding="string in {SAME, VALID}", data_format="string = 'NDHWC'",
-    dilations="list(int) = [1, 1, 1, 1, 1]", padding_list="list(int) = []", **_FUSED)
+@op(
+    "_FusedConv3D(input: T, filter: T, args: num_args*T) -> output: T",
+    T=(bfloat16, float32, half),
+    num_args="int >= 0",
+    strides="list(int) >= 5",
+    padding="string in {SAME, VALID}",
+    data_format="string = 'NDHWC'",
+    dilations="list(int) = [1, 1, 1, 1, 1]",
+    padding_list="list(int) = []",
+    **_FUSED,
+)
 class FusedConv3D(_Fused):
     """Conv3D, then what `fused_ops` names."""
 
     first = "Conv3D"
     layout = b"NDHWC"
-    samples = [sample(normal(1, 3, 4, 4, 2), normal(2, 2, 2, 2, 3), [normal(3)], strides=[1] * 5, padding="SAME",
-                      fused_ops=["BiasAdd"], tensorflow=False, why=_WHY)]
+    samples = [
+        sample(
+            normal(1, 3, 4, 4, 2),
+            normal(2, 2, 2, 2, 3),
+            [normal(3)],
+            strides=[1] * 5,
+            padding="SAME",
+            fused_ops=["BiasAdd"],
+            tensorflow=False,
+            why=_WHY,
+        )
+    ]
 
 
-@op("_FusedMatMul(a: T, b: T, args: num_args*T) -> product: T", transpose_a="bool = False", transpose_b="bool = False",
-    T=(bfloat16, half, float32), num_args="int >= 0", **_FUSED)
+@op(
+    "_FusedMatMul(a: T, b: T, args: num_args*T) -> product: T",
+    transpose_a="bool = False",
+    transpose_b="bool = False",
+    T=(bfloat16, half, float32),
+    num_args="int >= 0",
+    **_FUSED,
+)
 class FusedMatMul(_Fused):
     """MatMul, then what `fused_ops` names."""
 
     first = "MatMul"
-    samples = [sample(normal(3, 4), normal(4, 5), [normal(5)], fused_ops=["BiasAdd"], tensorflow=False, why=_WHY),
-               sample(normal(3, 4), normal(5, 4), [normal(5)], transpose_b=True, fused_ops=["BiasAdd", "Elu"], tensorflow=False, why=_WHY),
-               sample(empty(0, 4), normal(4, 5), [normal(5)], fused_ops=["BiasAdd", "LeakyRelu"], tensorflow=False, why=_WHY)]
+    samples = [
+        sample(normal(3, 4), normal(4, 5), [normal(5)], fused_ops=["BiasAdd"], tensorflow=False, why=_WHY),
+        sample(
+            normal(3, 4),
+            normal(5, 4),
+            [normal(5)],
+            transpose_b=True,
+            fused_ops=["BiasAdd", "Elu"],
+            tensorflow=False,
+            why=_WHY,
+        ),
+        sample(
+            empty(0, 4),
+            normal(4, 5),
+            [normal(5)],
+            fused_ops=["BiasAdd", "LeakyRelu"],
+            tensorflow=False,
+            why=_WHY,
+        ),
+    ]
 
 
-@op("_MklFusedBatchMatMulV2(x: T, y: T, args: num_args*T) -> output: T", T=(bfloat16, half, float32), adj_x="bool = False",
-    adj_y="bool = False", num_args="int >= 0", **_FUSED)
+@op(
+    "_MklFusedBatchMatMulV2(x: T, y: T, args: num_args*T) -> output: T",
+    T=(bfloat16, half, float32),
+    adj_x="bool = False",
+    adj_y="bool = False",
+    num_args="int >= 0",
+    **_FUSED,
+)
 class FusedBatchMatMulV2(_Fused):
     """BatchMatMulV2, then what `fused_ops` names."""
 
     first = "BatchMatMulV2"
-    samples = [sample(normal(2, 3, 4), normal(2, 4, 5), [normal(1), normal(2, 3, 5)], fused_ops=["Mul", "Add"], tensorflow=False, why=_WHY)]
+    samples = [
+        sample(
+            normal(2, 3, 4),
+            normal(2, 4, 5),
+            [normal(1), normal(2, 3, 5)],
+            fused_ops=["Mul", "Add"],
+            tensorflow=False,
+            why=_WHY,
+        )
+    ]
 
 
-@op("_FusedBatchNormEx(x: T, scale: U, offset: U, mean: U, variance: U, side_input: num_side_inputs*T) -> y: T, batch_mean: U, "
-    "batch_variance: U, reserve_space_1: U, reserve_space_2: U, reserve_space_3: U", T=(half, float32, bfloat16), U=(float32,),
-    epsilon="float = 0.0001", exponential_avg_factor="float = 1.0", num_side_inputs="int >= 0 = 0",
-    activation_mode="string = 'Identity'", data_format="string in {NHWC, NCHW} = 'NHWC'", is_training="bool = True")
+@op(
+    "_FusedBatchNormEx(x: T, scale: U, offset: U, mean: U, variance: U, side_input: num_side_inputs*T) -> y: "
+    "T, batch_mean: U, "
+    "batch_variance: U, reserve_space_1: U, reserve_space_2: U, reserve_space_3: U",
+    T=(half, float32, bfloat16),
+    U=(float32,),
+    epsilon="float = 0.0001",
+    exponential_avg_factor="float = 1.0",
+    num_side_inputs="int >= 0 = 0",
+    activation_mode="string = 'Identity'",
+    data_format="string in {NHWC, NCHW} = 'NHWC'",
+    is_training="bool = True",
+)
 class FusedBatchNormEx:
     """FusedBatchNormV3 of x, plus a side input, then an activation."""
 
-    def shape(self, s: ShapeContext, x: TensorShape, scale: Any, offset: Any, mean: Any, variance: Any, side: Any) -> list[Any]:
+    def shape(
+        self, s: ShapeContext, x: TensorShape, scale: Any, offset: Any, mean: Any, variance: Any, side: Any
+    ) -> list[Any]:
         return [x, scale, scale, scale, scale, UNKNOWN]
 
     def bind(self, k: KernelContext) -> Callable[..., Any]:
@@ -206,7 +322,18 @@ class FusedBatchNormEx:
             raise ValueError(f"graphrt does not know the activation '{mode}' of {k.type}")
         op_def = OPS["FusedBatchNormV3"]
         attrs = {name: k.attrs.get(name, a.default) for name, a in op_def.attrs.items()}
-        context = KernelContext(k.name, op_def.name, attrs, k.input_dtypes[:5], k.output_dtypes, None, k.xp, k.device, k.session, None)
+        context = KernelContext(
+            k.name,
+            op_def.name,
+            attrs,
+            k.input_dtypes[:5],
+            k.output_dtypes,
+            None,
+            k.xp,
+            k.device,
+            k.session,
+            None,
+        )
         normalise, xp = bound_kernel(op_def, context), k.xp
 
         def run(*inputs: Any) -> Any:
@@ -217,10 +344,31 @@ class FusedBatchNormEx:
 
         return run
 
-    samples = [sample(normal(2, 3, 3, 4), positive(4), normal(4), empty(0), empty(0), [normal(2, 3, 3, 4)], activation_mode="Relu", tensorflow=False,
-                      why=_WHY),
-               sample(normal(2, 3, 3, 4), positive(4), normal(4), normal(4), positive(4), [normal(2, 3, 3, 4)], activation_mode="Relu", is_training=False,
-                      tensorflow=False, why=_WHY)]
+    samples = [
+        sample(
+            normal(2, 3, 3, 4),
+            positive(4),
+            normal(4),
+            empty(0),
+            empty(0),
+            [normal(2, 3, 3, 4)],
+            activation_mode="Relu",
+            tensorflow=False,
+            why=_WHY,
+        ),
+        sample(
+            normal(2, 3, 3, 4),
+            positive(4),
+            normal(4),
+            normal(4),
+            positive(4),
+            [normal(2, 3, 3, 4)],
+            activation_mode="Relu",
+            is_training=False,
+            tensorflow=False,
+            why=_WHY,
+        ),
+    ]
 
 
 class _Composed:

@@ -1,8 +1,7 @@
 """The client's side of gRPC: one channel an address, shared by all in the process that reach it.
 
-The first call finds out what is there: a graphrt server opens a link, over which all further calls go; another one says
-that it knows no such method, and gets plain unary calls.
-"""
+The first call finds out what is there: a graphrt server opens a link, over which all further calls go;
+another one says that it knows no such method, and gets plain unary calls."""
 
 from __future__ import annotations
 
@@ -69,10 +68,16 @@ class GrpcPeer:
         link = self._link
         return max(self._heard, link.machine.heard) if link is not None else self._heard
 
-    # -- calls ---------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
-    def call(self, method: str, request: Buffers, done: Done, timeout: float | None = None,
-             wait_for_server: bool = False) -> Callable[[], None]:
+    def call(
+        self,
+        method: str,
+        request: Buffers,
+        done: Done,
+        timeout: float | None = None,
+        wait_for_server: bool = False,
+    ) -> Callable[[], None]:
         link = self._link
         if link is not None and link.error is None and timeout is None:
             return link.call(method, request, done)
@@ -96,7 +101,9 @@ class GrpcPeer:
             try:
                 link = await self._connected(False, CONNECT_TIMEOUT)
                 if link is None:
-                    raise UnimplementedError(None, None, f"{self.address} is not a graphrt server: it takes no posts")
+                    raise UnimplementedError(
+                        None, None, f"{self.address} is not a graphrt server: it takes no posts"
+                    )
                 link.post(kind, message)
             except OpError as error:
                 failed(error)
@@ -113,7 +120,9 @@ class GrpcPeer:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _run(self, call: _Call, method: str, request: Buffers, timeout: float | None, wait: bool) -> None:
+    async def _run(
+        self, call: _Call, method: str, request: Buffers, timeout: float | None, wait: bool
+    ) -> None:
         began = time.monotonic()
         try:
             link = await self._connected(wait, timeout)
@@ -123,14 +132,25 @@ class GrpcPeer:
             else:
                 answer = await self._unary(method, request, left)
         except asyncio.CancelledError:
-            call.finish(None, CancelledError(None, None, f"the call {method} to {self.address} was cancelled"))
+            call.finish(
+                None, CancelledError(None, None, f"the call {method} to {self.address} was cancelled")
+            )
         except TimeoutError:
-            call.finish(None, DeadlineExceededError(None, None, f"{self.address} did not answer {method.rpartition('/')[2]} within "
-                                                    f"{timeout:.1f} s"))
+            call.finish(
+                None,
+                DeadlineExceededError(
+                    None,
+                    None,
+                    f"{self.address} did not answer {method.rpartition('/')[2]} within {timeout:.1f} s",
+                ),
+            )
         except OpError as error:
             call.finish(None, error)
         except Exception as error:  # whatever gRPC raises: the caller is told in any case
-            call.finish(None, UnavailableError(None, None, f"{method} to {self.address}: {type(error).__name__}: {error}"))
+            call.finish(
+                None,
+                UnavailableError(None, None, f"{method} to {self.address}: {type(error).__name__}: {error}"),
+            )
         else:
             call.finish(answer, None)
 
@@ -158,8 +178,12 @@ class GrpcPeer:
             stub = self._methods[method] = self._channel.unary_unary(method)
         message = b"".join(request) if isinstance(request, list) else bytes(request)
         if len(message) > _MOST_UNARY:
-            raise ResourceExhaustedError(None, None, f"{method} of {len(message)} bytes: {self.address} is not a graphrt server, and takes "
-                                         "messages of up to 2 GB")
+            raise ResourceExhaustedError(
+                None,
+                None,
+                f"{method} of {len(message)} bytes: {self.address} is not a graphrt server, and takes "
+                "messages of up to 2 GB",
+            )
         try:
             answer = await stub(message, timeout=timeout, metadata=security.metadata())
         except grpc.aio.AioRpcError as error:
@@ -172,7 +196,7 @@ class GrpcPeer:
         text = error.details() or f"gRPC status {error.code().name}"
         return from_code(code, f"{self.address}: {text}" if code == 14 else text)
 
-    # -- connecting ----------------------------------------------------------------------------------------------
+    # -- connecting --------------------------------------------------------------------------------
 
     async def _connected(self, wait: bool, timeout: float | None) -> Link | None:
         """The open link; None where the server is not a graphrt one.
@@ -200,11 +224,15 @@ class GrpcPeer:
                 if not wait:
                     raise
                 if left is not None and left <= 0.2:
-                    raise UnavailableError(None, None, f"{error.message} (tried for {time.monotonic() - began:.1f} s)") from None
+                    raise UnavailableError(
+                        None, None, f"{error.message} (tried for {time.monotonic() - began:.1f} s)"
+                    ) from None
                 await asyncio.sleep(0.1)
 
     def _absent(self, began: float) -> UnavailableError:
-        return UnavailableError(None, None, f"nobody answered at {self.address} within {time.monotonic() - began:.1f} s")
+        return UnavailableError(
+            None, None, f"nobody answered at {self.address} within {time.monotonic() - began:.1f} s"
+        )
 
     def _opened(self, task: asyncio.Task[Any]) -> None:
         self._opening = None
@@ -215,8 +243,11 @@ class GrpcPeer:
         if self._channel is None:
             credentials = security.channel_credentials()
             options = OPTIONS + security.tls_name_options()
-            self._channel = grpc.aio.insecure_channel(self.address, options) if credentials is None else \
-                grpc.aio.secure_channel(self.address, credentials, options)
+            self._channel = (
+                grpc.aio.insecure_channel(self.address, options)
+                if credentials is None
+                else grpc.aio.secure_channel(self.address, credentials, options)
+            )
         stream = self._channel.stream_stream(LINK_METHOD)(metadata=security.metadata())
         try:
             # The server's first headers say that it takes the stream.
@@ -228,7 +259,9 @@ class GrpcPeer:
             return self._refused(self._as_error(error))
         except TimeoutError:
             stream.cancel()
-            raise UnavailableError(None, None, f"nobody answered at {self.address} within {CONNECT_TIMEOUT:.1f} s") from None
+            raise UnavailableError(
+                None, None, f"nobody answered at {self.address} within {CONNECT_TIMEOUT:.1f} s"
+            ) from None
         except OpError as error:
             return self._refused(error)
         self.is_graphrt = True
@@ -257,7 +290,7 @@ class GrpcPeer:
         finally:
             stream.cancel()
 
-    # -- the end -------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def release(self) -> None:
         if self._released(self):

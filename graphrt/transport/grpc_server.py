@@ -73,7 +73,9 @@ class GrpcListener:
         except RuntimeError as error:
             raise UnavailableError(None, None, f"cannot listen on {address}: {error}") from None
         if port == 0:
-            raise UnavailableError(None, None, f"cannot listen on {address}: the address is in use, or not this machine's")
+            raise UnavailableError(
+                None, None, f"cannot listen on {address}: the address is in use, or not this machine's"
+            )
         return port
 
     def start(self, service: Service) -> None:
@@ -106,8 +108,11 @@ class _Handler(grpc.GenericRpcHandler):
         method = handler_call_details.method
         found = self._methods.get(method)
         if found is None:
-            found = grpc.stream_stream_rpc_method_handler(self._link) if method == LINK_METHOD else \
-                grpc.unary_unary_rpc_method_handler(partial(self._unary, method))
+            found = (
+                grpc.stream_stream_rpc_method_handler(self._link)
+                if method == LINK_METHOD
+                else grpc.unary_unary_rpc_method_handler(partial(self._unary, method))
+            )
             if len(self._methods) < _MOST_METHODS:
                 self._methods[method] = found
         return found
@@ -151,8 +156,11 @@ class _Handler(grpc.GenericRpcHandler):
 
     async def _admit(self, context: Any) -> None:
         if not security.is_admitted(context.invocation_metadata()):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this cluster asks for a token: set GRAPHRT_CLUSTER_TOKEN to the "
-                                "cluster's in every task and client")
+            await context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                "this cluster asks for a token: set GRAPHRT_CLUSTER_TOKEN to the "
+                "cluster's in every task and client",
+            )
 
 
 def _status(code: int) -> Any:

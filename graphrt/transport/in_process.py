@@ -1,7 +1,7 @@
 """Peers in this process, called directly: the transport of tests, and of clusters within one process.
 
-Messages are joined to bytes as a socket would, so what passes here passes there; an answer comes on the thread that gives it.
-"""
+Messages are joined to bytes as a socket would, so what passes here passes there; an answer comes on the
+thread that gives it."""
 
 from __future__ import annotations
 
@@ -131,8 +131,14 @@ class InProcessPeer:
             found.service.link_opened(link)
         return found
 
-    def call(self, method: str, request: Buffers, done: Done, timeout: float | None = None,
-             wait_for_server: bool = False) -> Callable[[], None]:
+    def call(
+        self,
+        method: str,
+        request: Buffers,
+        done: Done,
+        timeout: float | None = None,
+        wait_for_server: bool = False,
+    ) -> Callable[[], None]:
         try:
             listener = self._listener()
         except UnavailableError as error:
@@ -141,7 +147,9 @@ class InProcessPeer:
         call = _Call(listener, done)
         listener.open_calls.add(call)
         if timeout is not None:
-            late = DeadlineExceededError(None, None, f"{self.address} did not answer {method} within {timeout:.1f} s")
+            late = DeadlineExceededError(
+                None, None, f"{self.address} did not answer {method} within {timeout:.1f} s"
+            )
             call.timer = io_loop().later(timeout, lambda: call.give_up(late))
         assert listener.service is not None and self._link is not None
         call.request = Request(method, memoryview(_joined(request)), call.finish, self._link[1])

@@ -1,18 +1,18 @@
 """The transport: what the cluster asks of whatever moves its messages.
 
-A `Peer` is a server elsewhere; a `Service` is what a server answers with. Nothing here waits: `call` returns at once, and its
-`done` is called once, on whatever thread brings the answer. `done` and handlers must be short, or hand on to a thread.
-Messages are bytes, or lists of buffers that are sent as if they were joined.
+A `Peer` is a server elsewhere; a `Service` is what a server answers with. Nothing here waits: `call` returns
+at once, and its `done` is called once, on whatever thread brings the answer. `done` and handlers must be
+short, or hand on to a thread. Messages are bytes, or lists of buffers that are sent as if they were joined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Union
+from typing import Any, Protocol
 
 from graphrt.core.errors import OpError
 
-Buffers = Union[bytes, bytearray, memoryview, list[Any]]
+Buffers = bytes | bytearray | memoryview | list[Any]
 # done(answer, None) or done(None, error)
 Done = Callable[[Any, OpError | None], None]
 
@@ -30,8 +30,14 @@ class Peer(Protocol):
     is_graphrt: bool | None
     heard: float
 
-    def call(self, method: str, request: Buffers, done: Done, timeout: float | None = None,
-             wait_for_server: bool = False) -> Callable[[], None]:
+    def call(
+        self,
+        method: str,
+        request: Buffers,
+        done: Done,
+        timeout: float | None = None,
+        wait_for_server: bool = False,
+    ) -> Callable[[], None]:
         """Begin a call.
 
         Args:
@@ -44,7 +50,8 @@ class Peer(Protocol):
         ...
 
     def post(self, kind: int, message: Buffers, failed: Callable[[OpError], None]) -> None:
-        """Send a message that has no answer, to a graphrt peer. Messages arrive in order, each once, or the link is lost.
+        """Send a message that has no answer, to a graphrt peer. Messages arrive in order, each once, or the
+        link is lost.
 
         Args:
           kind: one byte, told to the service.
@@ -62,7 +69,8 @@ class Request:
 
     Attributes:
       method: as in Peer.call; payload: the message, a buffer.
-      link: identifies the caller's link: calls of one link come from one process. None where the caller has none.
+      link: identifies the caller's link: calls of one link come from one process. None where the caller has
+        none.
     """
 
     __slots__ = ("method", "payload", "link", "_answer", "_cancelled", "is_cancelled")

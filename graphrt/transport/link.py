@@ -1,13 +1,14 @@
-"""A link: calls, answers and posts of two graphrt processes as frames on one stream. The decisions, without a socket.
+"""A link: calls, answers and posts of two graphrt processes as frames on one stream. The decisions, without a
+socket.
 
-What is sent is queued as frames and leaves in messages that hold as many as are waiting; a payload above `PIECE` travels in
-pieces, between which small frames pass, so a big tensor never delays a step's control. Silence is a loss: each side
-sends a sign of life every `BEAT` seconds, and gives the link up after `SILENCE` without any.
+What is sent is queued as frames and leaves in messages that hold as many as are waiting; a payload above
+`PIECE` travels in pieces, between which small frames pass, so a big tensor never delays a step's control.
+Silence is a loss: each side sends a sign of life every `BEAT` seconds, and gives the link up after `SILENCE`
+without any.
 
-A frame: kind (1 byte; with CONTINUED, a further piece), 3 empty, id (4), length of its head (4), length of this piece (4), length
-of the whole payload (8), the head, the piece; head and piece are filled up to 16 bytes, so that a tensor is aligned where it
-arrives. Integers are little-endian.
-"""
+A frame: kind (1 byte; with CONTINUED, a further piece), 3 empty, id (4), length of its head (4), length of
+this piece (4), length of the whole payload (8), the head, the piece; head and piece are filled up to 16
+bytes, so that a tensor is aligned where it arrives. Integers are little-endian."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ class LinkMachine:
         self._bulk: deque[_Outgoing] = deque()
         self._incoming: dict[tuple[int, int], _Incoming] = {}
 
-    # -- sending -------------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def new_id(self) -> int:
         """A number for a call; it is known before anything can answer it."""
@@ -116,7 +117,8 @@ class LinkMachine:
         return bool(self._small or self._bulk)
 
     def next_message(self, now: float) -> bytes | None:
-        """What to write next: all small frames up to a piece's size, and a piece of the payload whose turn it is."""
+        """What to write next: all small frames up to a piece's size, and a piece of the payload whose turn it
+        is."""
         small, frames, size = self._small, [], 0
         while small and size < PIECE:
             length, frame = small.popleft()
@@ -132,7 +134,7 @@ class LinkMachine:
         self._said = now
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
-    # -- receiving -----------------------------------------------------------------------------------------------
+    # -- receiving ---------------------------------------------------------------------------------
 
     def received(self, message: bytes, now: float) -> list[Event]:
         """What a message says, in order.
@@ -148,28 +150,34 @@ class LinkMachine:
             while at < len(view):
                 kind, number, head_size, piece_size, total = _HEADER.unpack_from(view, at)
                 at += _HEADER.size
-                head = bytes(view[at:at + head_size])
+                head = bytes(view[at : at + head_size])
                 at += head_size
                 at += -at % _ALIGN
-                piece = view[at:at + piece_size]
+                piece = view[at : at + piece_size]
                 at += piece_size
                 at += -at % _ALIGN
                 if at > len(view) or total > MAX_PAYLOAD:
                     raise ValueError("a frame's lengths are wrong")
                 if kind & CONTINUED or piece_size < total:
-                    complete = self._assemble(kind & ~CONTINUED, number, head, piece, total, bool(kind & CONTINUED))
+                    complete = self._assemble(
+                        kind & ~CONTINUED, number, head, piece, total, bool(kind & CONTINUED)
+                    )
                     if complete is None:
                         continue
                     kind, head, piece = kind & ~CONTINUED, complete.head, memoryview(complete.buffer)
                 if kind != LIFE:
                     events.append(_event(kind, number, head, piece))
         except (struct.error, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
-            raise UnavailableError(None, None, f"the link carries something else than frames: {error}") from None
+            raise UnavailableError(
+                None, None, f"the link carries something else than frames: {error}"
+            ) from None
         except MemoryError:
             raise ResourceExhaustedError(None, None, f"no memory for a message of {total} bytes") from None
         return events
 
-    def _assemble(self, kind: int, number: int, head: bytes, piece: Any, total: int, is_continued: bool) -> _Incoming | None:
+    def _assemble(
+        self, kind: int, number: int, head: bytes, piece: Any, total: int, is_continued: bool
+    ) -> _Incoming | None:
         key = (kind, number)
         if is_continued:
             incoming = self._incoming[key]
@@ -180,11 +188,11 @@ class LinkMachine:
             return None
         return self._incoming.pop(key)
 
-    # -- signs of life -------------------------------------------------------------------------------------------
+    # -- signs of life -----------------------------------------------------------------------------
 
     def tick(self, now: float) -> UnavailableError | None:
-        """Called every few seconds: queues a sign of life where nothing was said for a while. The error where the other side
-        has been silent for too long."""
+        """Called every few seconds: queues a sign of life where nothing was said for a while. The error where
+        the other side has been silent for too long."""
         if now - self.heard > SILENCE:
             return UnavailableError(None, None, f"nothing was heard for {now - self.heard:.1f} s")
         if now - self._said >= BEAT and not self.has_outgoing:
@@ -243,7 +251,7 @@ class _Incoming:
     def add(self, piece: Any) -> None:
         if len(piece) > self.missing:
             raise ValueError("a payload is longer than it said")
-        self.buffer[self.at:self.at + len(piece)] = np.frombuffer(piece, np.uint8)
+        self.buffer[self.at : self.at + len(piece)] = np.frombuffer(piece, np.uint8)
         self.at += len(piece)
 
 
@@ -251,7 +259,9 @@ def _event(kind: int, number: int, head: bytes, payload: Any) -> Event:
     if kind == CALL:
         return Called(number, head.decode(), payload)
     if kind == ANSWER:
-        return Answered(number, payload, from_code(head[0], head[1:].decode("utf-8", "replace")) if head else None)
+        return Answered(
+            number, payload, from_code(head[0], head[1:].decode("utf-8", "replace")) if head else None
+        )
     if kind == POST:
         return Posted(head[0], payload)
     if kind == CANCEL:

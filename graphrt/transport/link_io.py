@@ -35,7 +35,7 @@ class Link:
         self._is_woken = False
         self._tasks: list[asyncio.Task[Any]] = []
 
-    # -- sending -------------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def call(self, method: str, payload: Any, done: Done) -> Callable[[], None]:
         machine = self.machine
@@ -73,7 +73,7 @@ class Link:
         if done is not None:
             done(payload, error)
 
-    # -- moving --------------------------------------------------------------------------------------------------
+    # -- moving ------------------------------------------------------------------------------------
 
     async def run(self, read: Callable[[], Awaitable[Any]], write: Callable[[bytes], Awaitable[Any]]) -> None:
         """Move messages until the link is lost. `read()` gives no bytes at its end."""
@@ -96,7 +96,8 @@ class Link:
             self.lose(reason)
 
     def lose(self, reason: OpError) -> None:
-        """The link is over: every call that waits ends with `reason`, and what the other side waits for is cancelled."""
+        """The link is over: every call that waits ends with `reason`, and what the other side waits for is
+        cancelled."""
         if self.error is not None:
             return
         self.error = reason
@@ -152,6 +153,7 @@ class Link:
         while True:
             await wake.wait()
             wake.clear()
+            # A step's thread often sends several things at once: they leave together.
             await asyncio.sleep(0)
             # From here on a sender wakes again: what it queues before the queue is looked at is taken now.
             self._is_woken = False

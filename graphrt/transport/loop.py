@@ -1,4 +1,5 @@
-"""The thread of a process that moves bytes: one asyncio loop, started when it is first needed, for all servers and peers."""
+"""The thread of a process that moves bytes: one asyncio loop, started when it is first needed, for all
+servers and peers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Who may talk to a server: mutual TLS and a cluster token, from the environment, on every connection.
 
-    GRAPHRT_TLS_CERT, GRAPHRT_TLS_KEY, GRAPHRT_TLS_CA   files in PEM form; all three, or none. Each side shows its certificate
-                                                        and asks for one that the authority signed.
-    GRAPHRT_TLS_NAME                                    the name in the certificates, where it is not the host's
-    GRAPHRT_CLUSTER_TOKEN                               sent with every call, and asked of every call
+GRAPHRT_TLS_CERT, GRAPHRT_TLS_KEY, GRAPHRT_TLS_CA   files in PEM form; all three, or none. Each side shows its
+certificate
+                                                    and asks for one that the authority signed.
+GRAPHRT_TLS_NAME                                    the name in the certificates, where it is not the host's
+GRAPHRT_CLUSTER_TOKEN                               sent with every call, and asked of every call
 """
 
 from __future__ import annotations
@@ -47,20 +48,25 @@ def _tls_files() -> list[bytes] | None:
         return None
     missing = [name for name, path in zip(_FILES, paths) if not path]
     if missing:
-        raise InvalidArgumentError(None, None, f"TLS needs {', '.join(_FILES)}: {', '.join(missing)} is not set")
+        raise InvalidArgumentError(
+            None, None, f"TLS needs {', '.join(_FILES)}: {', '.join(missing)} is not set"
+        )
     found = []
     for name, path in zip(_FILES, paths):
         try:
             with open(path, "rb") as file:
                 found.append(file.read())
         except OSError as error:
-            raise InvalidArgumentError(None, None, f"{name} names '{path}', which cannot be read: {error.strerror}") from None
+            raise InvalidArgumentError(
+                None, None, f"{name} names '{path}', which cannot be read: {error.strerror}"
+            ) from None
     return found
 
 
 def channel_credentials() -> Any:
     """gRPC's credentials of an outgoing connection; None without TLS."""
     import grpc
+
     files = _tls_files()
     if files is None:
         return None
@@ -71,6 +77,7 @@ def channel_credentials() -> Any:
 def server_credentials() -> Any:
     """gRPC's credentials of a port; None without TLS."""
     import grpc
+
     files = _tls_files()
     if files is None:
         return None
@@ -103,5 +110,9 @@ def warn_if_open(address: str) -> None:
     if _warned or is_loopback(address) or token() or any(os.environ.get(n) for n in _FILES):
         return
     _warned = True
-    warnings.warn(f"the server at {address} runs whatever anyone who reaches that address sends to it. Set GRAPHRT_CLUSTER_TOKEN, "
-                  "or GRAPHRT_TLS_CERT, _KEY and _CA, on every task and client, or listen on a loopback address", stacklevel=3)
+    warnings.warn(
+        f"the server at {address} runs whatever anyone who reaches that address sends to it. Set "
+        "GRAPHRT_CLUSTER_TOKEN, "
+        "or GRAPHRT_TLS_CERT, _KEY and _CA, on every task and client, or listen on a loopback address",
+        stacklevel=3,
+    )

@@ -1,8 +1,8 @@
 """Tensors as bytes, with as few copies as can be.
 
-`pack` and `unpack` are graphrt's own form: a header of 64-byte blocks, then the array's memory. The others are protobuf's,
-written and read by hand around a memoryview: building the messages would copy an array two or three times.
-"""
+`pack` and `unpack` are graphrt's own form: a header of 64-byte blocks, then the array's memory. The others
+are protobuf's, written and read by hand around a memoryview: building the messages would copy an array two or
+three times."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ def pack(value: Any, is_dead: bool = False) -> list[Any]:
 
 
 def unpack(buffer: Any, is_copied: bool = True) -> tuple[Any, bool]:
-    """(array, is_dead) of what `pack` made. The array is the buffer itself; a copy, where that cannot be written and
-    `is_copied`, or where it is not aligned."""
+    """(array, is_dead) of what `pack` made. The array is the buffer itself; a copy, where that cannot be
+    written and `is_copied`, or where it is not aligned."""
     flags, number, rank, _ = _HEADER.unpack_from(buffer)
     if flags & _DEAD:
         return None, True
     if flags & _IN_PROTO:
         from graphrt.protos import tensor_pb2
+
         return to_array(tensor_pb2.TensorProto.FromString(bytes(buffer[_BLOCK:]))), False
     dtype = BY_NUMBER[number].np
     shape = struct.unpack_from(f"<{rank}q", buffer, _HEADER.size)
@@ -123,12 +124,12 @@ def fields(buffer: Any) -> Iterator[tuple[int, Any, int, int]]:
         value: Any
         if kind == 2:
             length, at = read_varint(view, at)
-            value, at = view[at:at + length], at + length
+            value, at = view[at : at + length], at + length
         elif kind == 0:
             value, at = read_varint(view, at)
         elif kind in (1, 5):
             length = 8 if kind == 1 else 4
-            value, at = view[at:at + length], at + length
+            value, at = view[at : at + length], at + length
         else:
             raise InvalidArgumentError(None, None, f"a message is malformed: wire type {kind}")
         if at > size:
@@ -137,8 +138,8 @@ def fields(buffer: Any) -> Iterator[tuple[int, Any, int, int]]:
 
 
 def split(buffer: Any, number: int) -> tuple[list[Any], bytes]:
-    """The contents of the message fields `number`, and the message without them: tensors are taken out before a parser copies
-    them."""
+    """The contents of the message fields `number`, and the message without them: tensors are taken out before
+    a parser copies them."""
     view = memoryview(buffer)
     taken, kept, at = [], [], 0
     for found, value, start, end in fields(view):
@@ -200,8 +201,15 @@ def read_tensor_proto(buffer: Any) -> Any:
             content = None
             break
     dtype = BY_NUMBER.get(number)
-    if content is None or dtype is None or dtype.is_object or sizes is None or len(content) != _count(sizes) * dtype.np.itemsize:
+    if (
+        content is None
+        or dtype is None
+        or dtype.is_object
+        or sizes is None
+        or len(content) != _count(sizes) * dtype.np.itemsize
+    ):
         from graphrt.protos import tensor_pb2
+
         return to_array(parse(tensor_pb2.TensorProto, buffer))
     return np.frombuffer(content, np.uint8).copy().view(dtype.np).reshape(sizes)
 
@@ -274,6 +282,7 @@ def read_recv_response(buffer: Any) -> tuple[Any, bool]:
 def parse(kind: Any, buffer: Any) -> Any:
     """A message of `kind`. Raises InvalidArgumentError where the bytes are none."""
     from google.protobuf.message import DecodeError
+
     try:
         return kind.FromString(buffer if buffer.__class__ is bytes else bytes(buffer))
     except DecodeError as error:

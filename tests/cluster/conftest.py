@@ -5,7 +5,9 @@ import os
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("cluster_processes", os.path.join(os.path.dirname(__file__), "processes.py"))
+_spec = importlib.util.spec_from_file_location(
+    "cluster_processes", os.path.join(os.path.dirname(__file__), "processes.py")
+)
 processes = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(processes)
 
@@ -36,14 +38,21 @@ def addresses():
 def in_process():
     """in_process(ps=1, worker=2): {(job, index): Server} on a network within this process."""
     import graphrt as tf
+
     started = []
 
     def make(config=None, protocol="in-process", **jobs):
         if protocol == "grpc":
             cluster = processes.addresses(**jobs)
         else:
-            cluster = {job: [f"{os.urandom(4).hex()}-{job}:{i + 1}" for i in range(n)] for job, n in jobs.items()}
-        made = {(job, i): tf.train.Server(cluster, job, i, protocol=protocol, config=config) for job, n in jobs.items() for i in range(n)}
+            cluster = {
+                job: [f"{os.urandom(4).hex()}-{job}:{i + 1}" for i in range(n)] for job, n in jobs.items()
+            }
+        made = {
+            (job, i): tf.train.Server(cluster, job, i, protocol=protocol, config=config)
+            for job, n in jobs.items()
+            for i in range(n)
+        }
         started.extend(made.values())
         return made
 

@@ -1,4 +1,5 @@
-"""Clusters for tests: in this process, or a process a task, on free ports of this machine. All of them end with the test."""
+"""Clusters for tests: in this process, or a process a task, on free ports of this machine. All of them end
+with the test."""
 
 import json
 import os
@@ -35,12 +36,28 @@ def addresses(**jobs: int) -> dict[str, list[str]]:
 class TaskProcess:
     """A server in a process of its own."""
 
-    def __init__(self, cluster: dict, job: str, index: int, *, tensorflow: bool = False, environment: dict | None = None) -> None:
-        command = [sys.executable, _SCRIPT, json.dumps(cluster), job, str(index), *(["tensorflow"] if tensorflow else [])]
+    def __init__(
+        self,
+        cluster: dict,
+        job: str,
+        index: int,
+        *,
+        tensorflow: bool = False,
+        environment: dict | None = None,
+    ) -> None:
+        command = [
+            sys.executable,
+            _SCRIPT,
+            json.dumps(cluster),
+            job,
+            str(index),
+            *(["tensorflow"] if tensorflow else []),
+        ]
         self.name = f"/job:{job}/task:{index}"
         self.target = f"grpc://{cluster[job][index]}"
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env={**os.environ, **(environment or {})})
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(environment or {})}
+        )
 
     def wait_until_ready(self) -> "TaskProcess":
         deadline = time.monotonic() + STARTS_WITHIN_S
@@ -51,7 +68,9 @@ class TaskProcess:
                 if line.strip() == b"ready":
                     return self
                 if not line:
-                    raise AssertionError(f"{self.name} ended with {self.process.wait(ENDS_WITHIN_S)} before it was ready")
+                    raise AssertionError(
+                        f"{self.name} ended with {self.process.wait(ENDS_WITHIN_S)} before it was ready"
+                    )
         self.kill()
         raise AssertionError(f"{self.name} was not ready within {STARTS_WITHIN_S} s")
 

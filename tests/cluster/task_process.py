@@ -15,9 +15,11 @@ def main() -> None:
     if "tensorflow" in sys.argv[4:]:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import tensorflow as tf
+
         server = tf.distribute.Server(tf.train.ClusterSpec(cluster), job, index)
     else:
         import graphrt as tf
+
         server = tf.train.Server(cluster, job, index)
     print("ready", flush=True)
     sys.stdin.read()

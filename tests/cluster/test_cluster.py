@@ -106,7 +106,11 @@ def test_big_tensors_and_strings_cross(in_process, protocol):
     with tf.Session(servers["worker", 0].target) as session:
         for _ in range(2):
             made = session.run([total, joined, back, big])
-            assert made[0] == 1_500_000 * 1_499_999 // 2 and made[1].tolist() == [b"a\x00a\x00", b"", "éé".encode()]
+            assert made[0] == 1_500_000 * 1_499_999 // 2 and made[1].tolist() == [
+                b"a\x00a\x00",
+                b"",
+                "éé".encode(),
+            ]
             assert made[2] == 1_500_000 and np.array_equal(made[3], np.arange(1_500_000))
             made[3][0] = 7  # a fetched array is the caller's
 
@@ -129,7 +133,10 @@ def test_a_task_that_is_needed_and_down_is_unavailable_by_name_and_address(addre
         with tf.Session(server.target, config=tf.ConfigProto(operation_timeout_in_ms=300)) as session:
             with pytest.raises(errors.UnavailableError) as caught:
                 session.run(y)
-    assert "/job:worker/replica:0/task:1" in caught.value.message and cluster["worker"][1] in caught.value.message
+    assert (
+        "/job:worker/replica:0/task:1" in caught.value.message
+        and cluster["worker"][1] in caught.value.message
+    )
 
 
 def test_an_error_of_another_task_has_its_class_place_and_line(in_process, protocol):
@@ -231,11 +238,21 @@ def test_partial_runs_callables_and_traces_over_two_tasks(in_process, protocol):
     with tf.Session(servers["worker", 0].target) as session:
         session.run(v.initializer)
         handle = session.partial_run_setup([c, d], [a, b])
-        assert session.partial_run(handle, c, {a: 2.0}) == 12.0 and session.partial_run(handle, d, {b: 3.0}) == 36.0
+        assert (
+            session.partial_run(handle, c, {a: 2.0}) == 12.0
+            and session.partial_run(handle, d, {b: 3.0}) == 36.0
+        )
         assert session.make_callable(d, [a, b])(1.0, 2.0) == 22.0
         metadata = tf.RunMetadata()
-        session.run(d, {a: 1.0, b: 1.0}, options=tf.RunOptions(trace_level=3, output_partition_graphs=True), run_metadata=metadata)
-        assert {s.device for s in metadata.step_stats.dev_stats} == {f"/job:{j}/replica:0/task:0/device:CPU:0" for j in ("ps", "worker")}
+        session.run(
+            d,
+            {a: 1.0, b: 1.0},
+            options=tf.RunOptions(trace_level=3, output_partition_graphs=True),
+            run_metadata=metadata,
+        )
+        assert {s.device for s in metadata.step_stats.dev_stats} == {
+            f"/job:{j}/replica:0/task:0/device:CPU:0" for j in ("ps", "worker")
+        }
         assert len(metadata.partition_graphs) == 2
 
 
@@ -268,7 +285,9 @@ def test_a_server_is_what_its_arguments_say(addresses):
 def test_create_local_server_and_its_devices():
     with tf.train.Server.create_local_server(config=tf.ConfigProto(device_count={"CPU": 2})) as server:
         with tf.Session(server.target) as session:
-            assert [d.name for d in session.list_devices()] == [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
+            assert [d.name for d in session.list_devices()] == [
+                f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)
+            ]
             with tf.device("/cpu:1"):
                 y = tf.constant(2.0) * 2.0
             assert session.run(y) == 4.0

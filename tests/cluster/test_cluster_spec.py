@@ -43,8 +43,13 @@ def test_bad_input_says_what_would_do():
 
 
 def test_tf_config():
-    found = read_tf_config('{"cluster": {"ps": ["a:1"], "worker": {"2": "b:1"}}, "task": {"type": "worker", "index": "2"}}')
-    assert found.cluster.as_dict() == {"ps": ["a:1"], "worker": {2: "b:1"}} and (found.job, found.index) == ("worker", 2)
+    found = read_tf_config(
+        '{"cluster": {"ps": ["a:1"], "worker": {"2": "b:1"}}, "task": {"type": "worker", "index": "2"}}'
+    )
+    assert found.cluster.as_dict() == {"ps": ["a:1"], "worker": {2: "b:1"}} and (found.job, found.index) == (
+        "worker",
+        2,
+    )
     assert read_tf_config("") is None
     with pytest.raises(InvalidArgumentError, match="TF_CONFIG"):
         read_tf_config("{nonsense")
@@ -56,14 +61,22 @@ def test_replica_device_setter_places_as_tensorflow_does(tf, merge):
 
     def devices(lib, spec):
         with lib.Graph().as_default() as graph:
-            with lib.device(lib.train.replica_device_setter(cluster=spec, worker_device="/job:worker/task:1", merge_devices=merge)):
+            with lib.device(
+                lib.train.replica_device_setter(
+                    cluster=spec, worker_device="/job:worker/task:1", merge_devices=merge
+                )
+            ):
                 lib.Variable([1.0, 2.0], name="a")
                 lib.get_variable("b", [3], use_resource=True)
                 with lib.device("/cpu:0"):
                     lib.Variable(1.0, name="c")
                 with lib.device("/job:other"):
                     lib.constant(1.0, name="d")
-            return {op.name: op.device for op in graph.get_operations() if op.name in ("a", "b", "c", "d", "a/Assign", "b/Assign")}
+            return {
+                op.name: op.device
+                for op in graph.get_operations()
+                if op.name in ("a", "b", "c", "d", "a/Assign", "b/Assign")
+            }
 
     assert devices(graphrt, DENSE) == devices(tf.compat.v1, DENSE)
 

@@ -71,7 +71,11 @@ def test_a_task_killed_in_a_step_ends_the_step_with_its_name(addresses, launch):
                 ready = tf.constant(1.0) + tf.Variable(1.0, name="v").initialized_value()
             assert session.run(ready) == 2.0
             result = in_thread(lambda: session.run(y))
-            until(lambda: any(s._pending for s in server.master.sessions[next(iter(server.master.sessions))].running))
+            until(
+                lambda: any(
+                    s._pending for s in server.master.sessions[next(iter(server.master.sessions))].running
+                )
+            )
             ps.kill()
             with pytest.raises(errors.UnavailableError) as caught:
                 result()
@@ -137,12 +141,18 @@ def test_a_client_that_vanishes_has_its_steps_ended_and_its_session_closed(addre
     monkeypatch.setattr("graphrt.cluster.master.LEASE", 0.2)
     cluster = addresses(worker=1)
     with tf.train.Server(cluster, "worker", 0) as server:
-        client = subprocess.Popen([sys.executable, "-c", f"""
+        client = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"""
 import sys; sys.path.insert(0, {os.getcwd()!r})
 import graphrt as tf
 taken = tf.FIFOQueue(1, [tf.float32], shapes=[[]]).dequeue()
 tf.Session({server.target!r}).run(taken)
-"""])
+""",
+            ]
+        )
         try:
             until(lambda: any(s.running for s in server.master.sessions.values()), 120)
         finally:
@@ -154,7 +164,11 @@ tf.Session({server.target!r}).run(taken)
 def test_ctrl_c_in_a_client_ends_the_step_on_all_tasks(addresses):
     cluster = addresses(ps=1, worker=1)
     with tf.train.Server(cluster, "ps", 0) as ps, tf.train.Server(cluster, "worker", 0) as server:
-        client = subprocess.Popen([sys.executable, "-c", f"""
+        client = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"""
 import sys; sys.path.insert(0, {os.getcwd()!r})
 import graphrt as tf
 with tf.device("/job:ps/task:0"):
@@ -167,7 +181,11 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.stdin.read()
-"""], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+""",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         try:
             until(lambda: any(e.running for e in ps.worker.steps.entries.values()), 120)
             client.send_signal(signal.SIGINT)
@@ -177,6 +195,14 @@ except KeyboardInterrupt:
         finally:
             client.kill()
             client.communicate()
+
+
+def answer(peer, method, request):
+    """What a call is answered: its error, or None."""
+    turn, got = threading.Event(), []
+    peer.call(method, request, lambda made, error: (got.append(error), turn.set()), 20.0)
+    assert turn.wait(WITHIN_S), method
+    return got[0]
 
 
 def test_random_bytes_on_the_port_do_no_harm(in_process):
@@ -197,9 +223,7 @@ def test_random_bytes_on_the_port_do_no_harm(in_process):
     peer = grpc_peer.peers.get(server.address)
     try:
         for method in [*server._service._calls, "/no.Such/Method"]:
-            turn, got = threading.Event(), []
-            peer.call(method, rng.bytes(50), lambda answer, error: (got.append(error), turn.set()), 20.0)
-            assert turn.wait(WITHIN_S), method
+            answer(peer, method, rng.bytes(50))
         peer.post(1, rng.bytes(7), pytest.fail)
     finally:
         peer.release()
@@ -217,7 +241,12 @@ def test_300_tensors_asked_for_before_their_step_do_not_block_a_server(in_proces
             key = f"{device.name};{device.incarnation:016x};/job:other/replica:0/task:0/device:CPU:0;t{i};0:0".encode()
             request = int_field(1, 4242) + length_field(2, len(key)) + key
             peer.call(step_rendezvous.RECV_METHOD, request, lambda answer, error: answered.append(error))
-        until(lambda: 4242 in server.worker.steps.entries and len(server.worker.steps.entries[4242].rendezvous.awaited()) == 300)
+        until(
+            lambda: (
+                4242 in server.worker.steps.entries
+                and len(server.worker.steps.entries[4242].rendezvous.awaited()) == 300
+            )
+        )
         with tf.Session(server.target.replace("localhost", "127.0.0.1")) as session:
             for i in range(20):
                 assert session.run(tf.constant(i) + 1) == i + 1
@@ -259,10 +288,15 @@ def test_a_kernel_error_on_one_task_ends_the_step_on_all(in_process):
     with tf.device("/job:worker/task:1"):
         taken = tf.FIFOQueue(1, [tf.float32], shapes=[[]], name="never").dequeue()
     with tf.device("/job:ps/task:0"):
-        bad = tf.reshape(tf.placeholder_with_default([1.0, 2.0], [None]), tf.placeholder_with_default([3], [1]), name="bad")
+        bad = tf.reshape(
+            tf.placeholder_with_default([1.0, 2.0], [None]), tf.placeholder_with_default([3], [1]), name="bad"
+        )
     with tf.device("/job:worker/task:0"):
         y = bad + taken
-    with tf.Session(servers["worker", 0].target) as session, pytest.raises(errors.InvalidArgumentError, match="bad"):
+    with (
+        tf.Session(servers["worker", 0].target) as session,
+        pytest.raises(errors.InvalidArgumentError, match="bad"),
+    ):
         session.run(y)
     until(lambda: not any(e.running for s in servers.values() for e in s.worker.steps.entries.values()))
 
@@ -273,7 +307,10 @@ def test_a_wrong_incarnation_is_aborted_with_both(in_process):
     key = f"{device.name};{device.incarnation ^ 1:016x};/job:o/replica:0/task:0/device:CPU:0;t;0:0".encode()
     got = []
     server._transport.peer(server.address).call(
-        step_rendezvous.RECV_METHOD, int_field(1, 5) + length_field(2, len(key)) + key, lambda answer, error: got.append(error))
+        step_rendezvous.RECV_METHOD,
+        int_field(1, 5) + length_field(2, len(key)) + key,
+        lambda answer, error: got.append(error),
+    )
     assert isinstance(got[0], errors.AbortedError)
     assert str(device.incarnation) in got[0].message and str(device.incarnation ^ 1) in got[0].message
 

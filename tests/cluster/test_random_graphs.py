@@ -16,6 +16,7 @@ def target(request):
     """Servers that all graphs share; half of the graphs run over gRPC."""
     if request.param == "grpc":
         from socket import socket
+
         held = [socket() for _ in range(TASKS)]
         for each in held:
             each.bind(("127.0.0.1", 0))
@@ -25,14 +26,17 @@ def target(request):
     else:
         addresses = [f"{os.urandom(4).hex()}:{i + 1}" for i in range(TASKS)]
     config = tf.ConfigProto(device_count={"CPU": DEVICES})
-    servers = [tf.train.Server({"w": addresses}, "w", i, protocol=request.param, config=config) for i in range(TASKS)]
+    servers = [
+        tf.train.Server({"w": addresses}, "w", i, protocol=request.param, config=config) for i in range(TASKS)
+    ]
     yield servers[0].target
     for server in servers:
         server.stop()
 
 
 class Program:
-    """A random graph: placeholders, variables of both kinds, arithmetic, branches, control edges, strings; and its steps.
+    """A random graph: placeholders, variables of both kinds, arithmetic, branches, control edges, strings;
+    and its steps.
 
     Args:
       seed: decides everything but where nodes are.
@@ -50,7 +54,9 @@ class Program:
         for i in range(int(self.rng.integers(1, 4))):
             initial = self.rng.normal(size=(3, 3)).astype(np.float32)
             with self.somewhere():
-                self.variables.append(tf.get_variable(f"v{i}", initializer=initial, use_resource=bool(self.rng.integers(2))))
+                self.variables.append(
+                    tf.get_variable(f"v{i}", initializer=initial, use_resource=bool(self.rng.integers(2)))
+                )
                 self.values.append(self.variables[-1] * 1.5)
         for _ in range(int(self.rng.integers(5, 20))):
             with self.somewhere():
@@ -61,7 +67,9 @@ class Program:
             with tf.control_dependencies(before):
                 self.updates.append(tf.assign_add(variable, tf.tanh(self.pick())).op)
         with self.somewhere():
-            self.text = tf.strings.join([tf.as_string(tf.cast(tf.reduce_sum(self.pick()), tf.int32)), tf.constant("!")])
+            self.text = tf.strings.join(
+                [tf.as_string(tf.cast(tf.reduce_sum(self.pick()), tf.int32)), tf.constant("!")]
+            )
 
     def somewhere(self):
         return tf.device(_PLACES[self.places.integers(len(_PLACES))] if self.places is not None else None)
@@ -101,14 +109,19 @@ class Program:
         with tf.Session(target) as session:
             session.run(tf.global_variables_initializer())
             for step in range(3):
-                feeds = {self.x: np.full((3, 3), 0.1 * step, np.float32) + np.eye(3, dtype=np.float32), self.choose: step % 2 == 0}
+                feeds = {
+                    self.x: np.full((3, 3), 0.1 * step, np.float32) + np.eye(3, dtype=np.float32),
+                    self.choose: step % 2 == 0,
+                }
                 seen += session.run([fetched, self.text], feeds)
                 session.run(self.updates, feeds)
                 seen.append(session.run(self.variables))
         return seen
 
 
-@pytest.mark.parametrize("batch", [0, *[pytest.param(i, marks=pytest.mark.slow) for i in range(1, GRAPHS // BATCH // 2)]])
+@pytest.mark.parametrize(
+    "batch", [0, *[pytest.param(i, marks=pytest.mark.slow) for i in range(1, GRAPHS // BATCH // 2)]]
+)
 def test_placement_does_not_change_what_a_graph_computes(target, batch):
     offset = GRAPHS if target.startswith("grpc") else 0
     for seed in range(offset + batch * BATCH, offset + (batch + 1) * BATCH):

@@ -22,19 +22,67 @@ def certificates(tmp_path):
     def run(*arguments):
         subprocess.run([openssl, *arguments], cwd=tmp_path, check=True, capture_output=True, timeout=60)
 
-    run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key", "-out", "ca.pem",
-        "-subj", "/CN=authority", "-days", "2")
-    run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "task.key", "-out", "task.csr",
-        "-subj", "/CN=localhost")
+    run(
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-subj",
+        "/CN=authority",
+        "-days",
+        "2",
+    )
+    run(
+        "req",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-keyout",
+        "task.key",
+        "-out",
+        "task.csr",
+        "-subj",
+        "/CN=localhost",
+    )
     (tmp_path / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    run("x509", "-req", "-in", "task.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "task.pem", "-days", "2",
-        "-extfile", "names")
-    return {"GRAPHRT_TLS_CERT": str(tmp_path / "task.pem"), "GRAPHRT_TLS_KEY": str(tmp_path / "task.key"),
-            "GRAPHRT_TLS_CA": str(tmp_path / "ca.pem")}
+    run(
+        "x509",
+        "-req",
+        "-in",
+        "task.csr",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-out",
+        "task.pem",
+        "-days",
+        "2",
+        "-extfile",
+        "names",
+    )
+    return {
+        "GRAPHRT_TLS_CERT": str(tmp_path / "task.pem"),
+        "GRAPHRT_TLS_KEY": str(tmp_path / "task.key"),
+        "GRAPHRT_TLS_CA": str(tmp_path / "ca.pem"),
+    }
 
 
 def answer(target):
-    with tf.Graph().as_default(), tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=5000)) as session:
+    with (
+        tf.Graph().as_default(),
+        tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=5000)) as session,
+    ):
         return session.run(tf.constant(20) + 1)
 
 
@@ -58,6 +106,7 @@ def test_a_token_is_asked_of_every_connection(addresses, launch, monkeypatch):
 
 def test_plain_calls_without_the_token_are_refused_too(addresses, launch):
     import grpc
+
     cluster = addresses(worker=1)
     launch(cluster, ("worker", 0), environment={"GRAPHRT_CLUSTER_TOKEN": "secret"})
     with grpc.insecure_channel(cluster["worker"][0], [("grpc.enable_http_proxy", 0)]) as channel:
@@ -73,6 +122,7 @@ def test_mutual_tls(addresses, launch, monkeypatch, certificates):
         answer(tasks[0].target)
     # A client that trusts the authority and shows no certificate of it is refused as well.
     import grpc
+
     with open(certificates["GRAPHRT_TLS_CA"], "rb") as file:
         trusting = grpc.ssl_channel_credentials(file.read())
     with grpc.secure_channel(cluster["worker"][0], trusting, [("grpc.enable_http_proxy", 0)]) as channel:
@@ -111,6 +161,7 @@ def test_an_open_address_without_protection_warns_once(monkeypatch):
     with pytest.warns(UserWarning, match="GRAPHRT_CLUSTER_TOKEN"):
         security.warn_if_open("192.0.2.7:2222")
     import warnings
+
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         security.warn_if_open("192.0.2.7:2222")
@@ -128,7 +179,12 @@ def test_files_of_ops_are_confined_to_folders(monkeypatch, tmp_path):
     assert file_access.confined(str(outside / "f")) == str(outside / "f")
     monkeypatch.setenv("GRAPHRT_FILE_ROOTS", str(inside))
     assert file_access.confined(str(inside / "a" / "b")) == str(inside / "a" / "b")
-    for path in (outside / "f", inside / ".." / "outside" / "f", inside / "link" / "f", str(inside) + "more/f"):
+    for path in (
+        outside / "f",
+        inside / ".." / "outside" / "f",
+        inside / "link" / "f",
+        str(inside) + "more/f",
+    ):
         with pytest.raises(errors.PermissionDeniedError, match="GRAPHRT_FILE_ROOTS"):
             file_access.confined(str(path))
     printing = tf.print("x", output_stream=f"file://{outside}/log")

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-PROGRAM = '''
+PROGRAM = """
 import sys
 import numpy as np
 import graphrt as tf
@@ -41,7 +41,7 @@ with tf.Session(server.target) as sess:
         batch = np.arange(i * 50, i * 50 + 50) % 1500
         sess.run(train_step, feed_dict={x: images[batch], y_: onehot[batch]})
     print("accuracy", sess.run(accuracy, feed_dict={x: images[1500:], y_: onehot[1500:]}), flush=True)
-'''
+"""
 
 
 def test_three_workers_train_a_softmax_regression(addresses, tmp_path):
@@ -51,8 +51,14 @@ def test_three_workers_train_a_softmax_regression(addresses, tmp_path):
     started = []
     try:
         for task in (2, 1, 0):
-            started.append(subprocess.Popen([sys.executable, script, ports, str(task)], stdout=subprocess.PIPE, text=True,
-                                            env={**os.environ, "PYTHONPATH": os.getcwd()}))
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, script, ports, str(task)],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env={**os.environ, "PYTHONPATH": os.getcwd()},
+                )
+            )
         output, _ = started[-1].communicate(timeout=120)
         assert started[-1].returncode == 0
         word, accuracy = output.split()

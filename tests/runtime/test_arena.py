@@ -14,7 +14,7 @@ from graphrt.core.dtypes import float32, float64
 from graphrt.runtime.arena import RECYCLED_FROM, ArenaPool, BufferPlan, RecyclingPool, plan_buffers
 from graphrt.runtime.ownership import Ownership
 from tests.runtime.nodes import Value, arg, node, predicate, switch
-from tests.runtime.random_graphs import Choices
+from tests.runtime.program_writer import Choices
 
 
 def random_program(c: Choices) -> tuple[list[Node], set[Value]]:

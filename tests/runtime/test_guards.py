@@ -11,7 +11,7 @@ from graphrt.compiler.step_graph import Node
 from graphrt.core.dtypes import float32, int32
 from graphrt.runtime.guards import ALWAYS, IMPOSSIBLE, Guard, both, output_guards
 from tests.runtime.nodes import Value, arg, node, predicate, switch
-from tests.runtime.random_graphs import Choices
+from tests.runtime.program_writer import Choices
 
 
 def merge(name: str, inputs: list[Value]) -> Node:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import graphrt as tf
 from graphrt.runtime import arena, plan
-from tests.runtime.random_graphs import Program, feed_value, program, shrunk
+from tests.runtime.program_writer import Program
+from tests.runtime.random_graphs import feed_value, program, shrunk
 
 PROGRAMS = st.binary(min_size=60, max_size=300)
 ONE_CPU = [""]

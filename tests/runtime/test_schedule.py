@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from graphrt.compiler.step_graph import Node
 from graphrt.runtime.schedule import SegmentNodes, cut, order, read_variables, waits
 from tests.runtime.nodes import Value, arg, node, queue, update, variable, waiting
-from tests.runtime.random_graphs import Choices
+from tests.runtime.program_writer import Choices
 
 
 def before(nodes: list[Node]) -> dict[Node, set[Node]]:

@@ -94,7 +94,10 @@ def test_every_payload_is_aligned_in_its_message(payloads):
         start = np.frombuffer(message, np.uint8).ctypes.data
         for event in there.received(message, 0.0):
             assert bytes(event.payload) == payloads.pop(0)
-            assert not len(event.payload) or (np.frombuffer(event.payload, np.uint8).ctypes.data - start) % 16 == 0
+            assert (
+                not len(event.payload)
+                or (np.frombuffer(event.payload, np.uint8).ctypes.data - start) % 16 == 0
+            )
 
 
 def test_giving_up_names_the_call():
