@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-fast
 	@$(BIN)/graphrt launch --ps 1 --workers 2 examples/mnist_replica.py $(ARGS)
 
 test: lint
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n auto $(ARGS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

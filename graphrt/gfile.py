@@ -56,8 +56,9 @@ class GFile:
 
     def __init__(self, name: Any, mode: str = "r", encoding: str = "utf-8") -> None:
         if mode.replace("b", "") not in _MODES:
-            raise errors.InvalidArgumentError(None, None, f"mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+' (and 'b'): "
-                                              f"{mode!r}")
+            raise errors.InvalidArgumentError(
+                None, None, f"mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+' (and 'b'): {mode!r}"
+            )
         self._name, self._mode, self._encoding = name, mode, encoding
         self._is_binary = "b" in mode
         self._opened: Any = None
@@ -107,14 +108,17 @@ class GFile:
         return list(self)
 
     def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
-        """Go to a position: from the start (whence 0), from here (1) or from the end (2). `position` is an old name of
+        """Go to a position: from the start (whence 0), from here (1) or from the end (2). `position` is an
+        old name of
         `offset`."""
         if offset is None and position is None:
             raise TypeError("seek(): offset argument required")
         if offset is not None and position is not None:
             raise TypeError("seek(): offset and position may not be set simultaneously.")
         if whence not in (0, 1, 2):
-            raise errors.InvalidArgumentError(None, None, f"Invalid whence argument: {whence}. Valid values are 0, 1, or 2.")
+            raise errors.InvalidArgumentError(
+                None, None, f"Invalid whence argument: {whence}. Valid values are 0, 1, or 2."
+            )
         self._file().seek(position if offset is None else offset, whence)
 
     def tell(self) -> int:

@@ -25,8 +25,8 @@ class TFRecordOptions:
 
     Args:
       compression_type: a TFRecordCompressionType, or its name: 'GZIP', 'ZLIB', '' or None.
-      flush_mode, input_buffer_size, output_buffer_size, compression_method: kept, and not used: they do not change
-        what is written.
+      flush_mode, input_buffer_size, output_buffer_size, compression_method: kept, and not used: they do not
+        change what is written.
       window_bits: the bits of zlib's window, 9 to 15.
       compression_level: 0 to 9, or -1 for zlib's default.
       mem_level: how much memory zlib takes, 1 to 9.
@@ -54,8 +54,16 @@ class TFRecordOptions:
         compression_strategy: int | None = None,
     ) -> None:
         self.get_compression_type_string(compression_type)
-        self.compression_type, self.flush_mode, self.input_buffer_size = compression_type, flush_mode, input_buffer_size
-        self.output_buffer_size, self.window_bits, self.compression_level = output_buffer_size, window_bits, compression_level
+        self.compression_type, self.flush_mode, self.input_buffer_size = (
+            compression_type,
+            flush_mode,
+            input_buffer_size,
+        )
+        self.output_buffer_size, self.window_bits, self.compression_level = (
+            output_buffer_size,
+            window_bits,
+            compression_level,
+        )
         self.compression_method, self.mem_level = compression_method, mem_level
         self.compression_strategy = compression_strategy
 

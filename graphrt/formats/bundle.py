@@ -1,13 +1,15 @@
 """Tensor bundles: TensorFlow's checkpoints of format V2, written.
 
-A bundle `prefix` is `prefix.index`, a table of BundleEntryProto by tensor name (dtype, shape, where its bytes are,
-their checksum), and data files `prefix.data-SSSSS-of-NNNNN`. A tensor's bytes are its elements in row-major order. A
-string tensor's are the lengths as varints, a checksum of those, then the strings. A part of a larger tensor has an entry
-of its own under an ordered-code key; the whole's entry lists the parts.
+A bundle `prefix` is `prefix.index`, a table of BundleEntryProto by tensor name (dtype, shape, where its
+bytes are, their checksum), and data files `prefix.data-SSSSS-of-NNNNN`. A tensor's bytes are its elements
+in row-major order. A string tensor's are the lengths as varints, a checksum of those, then the strings. A
+part of a larger tensor has an entry of its own under an ordered-code key; the whole's entry lists the
+parts.
 
-The index is what makes a bundle: data is written and synced first, under names that no bundle uses yet, and the index
-takes its name last. So a writer that dies leaves the last bundle as it was, also where it wrote over one: then the
-number of data files in the new names differs from that in the old ones, which are removed last.
+The index is what makes a bundle: data is written and synced first, under names that no bundle uses yet, and
+the index takes its name last. So a writer that dies leaves the last bundle as it was, also where it wrote
+over one: then the number of data files in the new names differs from that in the old ones, which are
+removed last.
 
 Read `bundle_reader.py` for the way back.
 """
@@ -44,8 +46,9 @@ _PIECE = 1 << 20
 class BundleWriter:
     """Writes a bundle of one shard. Use it in a `with`: an error discards what was written.
 
-    A tensor's memory is read once, a piece at a time; a piece is copied before it is summed, so that a variable
-    that is updated meanwhile gives a mixture of its values, as it does in TensorFlow, and never a wrong checksum.
+    A tensor's memory is read once, a piece at a time; a piece is copied before it is summed, so that a
+    variable that is updated meanwhile gives a mixture of its values, as it does in TensorFlow, and never a
+    wrong checksum.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -67,25 +70,39 @@ class BundleWriter:
         """
         self._add(name.encode(), name, tensor, dtype)
 
-    def add_slice(self, name: str, full_shape: tuple[int, ...], part: TensorSlice, tensor: np.ndarray,
-                  dtype: DType) -> None:
+    def add_slice(
+        self, name: str, full_shape: tuple[int, ...], part: TensorSlice, tensor: np.ndarray, dtype: DType
+    ) -> None:
         """Add a part of the tensor `name` of `full_shape`.
 
         Raises:
-          InvalidArgumentError: the part's shape is not the tensor's, or parts of one tensor disagree about it.
+          InvalidArgumentError: the part's shape is not the tensor's, or parts of one tensor disagree about
+            it.
         """
         if part.shape(full_shape) != tensor.shape:
-            raise InvalidArgumentError(None, None, f"'{name}': the slice {part} of a tensor of shape {list(full_shape)} has the "
-                                       f"shape {list(part.shape(full_shape))}, the value {list(tensor.shape)}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"'{name}': the slice {part} of a tensor of shape {list(full_shape)} has the "
+                f"shape {list(part.shape(full_shape))}, the value {list(tensor.shape)}",
+            )
         if part.is_whole(full_shape):
             self.add(name, tensor, dtype)
             return
         entry = self._entries.get(name.encode())
         if entry is None:
             entry = self._entries[name.encode()] = self._described(full_shape, dtype)
-        elif not entry.slices or tuple(d.size for d in entry.shape.dim) != full_shape or entry.dtype != dtype.number:
-            raise InvalidArgumentError(None, None, f"'{name}': its slices are not of one tensor: {dtype.name} "
-                                       f"{list(full_shape)} comes after another dtype or shape")
+        elif (
+            not entry.slices
+            or tuple(d.size for d in entry.shape.dim) != full_shape
+            or entry.dtype != dtype.number
+        ):
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"'{name}': its slices are not of one tensor: {dtype.name} "
+                f"{list(full_shape)} comes after another dtype or shape",
+            )
         part.fill_proto(entry.slices.add())
         self._add(slice_key(name, part), f"{name} {part}", tensor, dtype)
 
@@ -106,7 +123,9 @@ class BundleWriter:
         if dtype is string:
             crc = self._write_strings(tensor)
         elif dtype.is_object:
-            raise UnimplementedError(None, None, f"'{name}' is {dtype.name}: a checkpoint cannot hold such tensors")
+            raise UnimplementedError(
+                None, None, f"'{name}' is {dtype.name}: a checkpoint cannot hold such tensors"
+            )
         else:
             crc = self._write_elements(tensor)
         entry.offset, entry.size, entry.crc32c = start, self._offset - start, masked(crc)
@@ -122,7 +141,7 @@ class BundleWriter:
         for at in range(0, flat.size, _PIECE):
             count = min(_PIECE, flat.size - at)
             piece = self._buffer[:count]
-            piece[:] = flat[at:at + count]
+            piece[:] = flat[at : at + count]
             crc = crc32c(piece, crc)
             self._write(piece)
         return crc
@@ -194,8 +213,12 @@ def merge_bundles(prefixes: list[str], merged: str, allow_missing_files: bool = 
                 _merge_whole(entries, key, entry, prefix)
                 continue
             if key in entries:
-                raise AlreadyExistsError(None, None, f"'{key.decode(errors='backslashreplace')}' is in several of the "
-                                         f"checkpoints that are merged into {merged}")
+                raise AlreadyExistsError(
+                    None,
+                    None,
+                    f"'{key.decode(errors='backslashreplace')}' is in several of the "
+                    f"checkpoints that are merged into {merged}",
+                )
             if entry.shard_id not in numbers:
                 numbers[entry.shard_id] = len(moves)
                 moves.append(data_name(prefix, entry.shard_id, header.num_shards))
@@ -209,7 +232,7 @@ def merge_bundles(prefixes: list[str], merged: str, allow_missing_files: bool = 
             os.replace(source, target)
         except OSError as error:
             raise os_error(error, source) from None
-    for path in new[len(moves):]:
+    for path in new[len(moves) :]:
         with AtomicFile(path):
             pass
     write_index(merged, entries, shards)
@@ -224,6 +247,10 @@ def _merge_whole(entries: dict[bytes, Any], key: bytes, entry: Any, prefix: str)
     if known is entry:
         return
     if not known.slices or known.dtype != entry.dtype or known.shape != entry.shape:
-        raise InvalidArgumentError(None, None, f"'{key.decode(errors='backslashreplace')}' in {prefix} is of another dtype or "
-                                   "shape than in the checkpoints that it is merged with")
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"'{key.decode(errors='backslashreplace')}' in {prefix} is of another dtype or "
+            "shape than in the checkpoints that it is merged with",
+        )
     known.slices.extend(entry.slices)

@@ -30,7 +30,9 @@ def data_name(prefix: str, shard: int, shards: int) -> str:
 
 def data_files(prefix: str) -> list[str]:
     """The data files there are of a bundle's prefix, of whatever number of shards."""
-    return sorted(f for f in glob.glob(glob.escape(prefix) + ".data-*-of-*") if _DATA_NAME.search(f[len(prefix):]))
+    return sorted(
+        f for f in glob.glob(glob.escape(prefix) + ".data-*-of-*") if _DATA_NAME.search(f[len(prefix) :])
+    )
 
 
 def unused_shard_count(prefix: str, wanted: int) -> int:
@@ -42,7 +44,8 @@ def unused_shard_count(prefix: str, wanted: int) -> int:
 
 
 def write_index(prefix: str, entries: dict[bytes, Any], shards: int) -> None:
-    """Write `prefix.index` whole: from then on the bundle is these entries. Data files are in place before."""
+    """Write `prefix.index` whole: from then on the bundle is these entries. Data files are in place
+    before."""
     from graphrt.protos import tensor_bundle_pb2
 
     sync_directory(prefix)
@@ -96,12 +99,20 @@ def _parse_header(path: str, key: bytes | None, value: bytes) -> Any:
             raise DecodeError
         header.ParseFromString(value)
     except DecodeError:
-        raise DataLossError(None, None, f"{path} is no checkpoint's index: its first entry is no header") from None
+        raise DataLossError(
+            None, None, f"{path} is no checkpoint's index: its first entry is no header"
+        ) from None
     if header.endianness != tensor_bundle_pb2.BundleHeaderProto.LITTLE:
-        raise UnimplementedError(None, None, f"{path} was written on a big-endian machine: its tensors cannot be read here")
+        raise UnimplementedError(
+            None, None, f"{path} was written on a big-endian machine: its tensors cannot be read here"
+        )
     if header.version.min_consumer > _VERSION:
-        raise UnimplementedError(None, None, f"{path} asks for readers of version {header.version.min_consumer}; this one is "
-                                 f"of version {_VERSION}")
+        raise UnimplementedError(
+            None,
+            None,
+            f"{path} asks for readers of version {header.version.min_consumer}; this one is "
+            f"of version {_VERSION}",
+        )
     if header.num_shards < 0:
         raise DataLossError(None, None, f"{path} claims {header.num_shards} data files")
     return header
@@ -116,8 +127,18 @@ def _parse_entry(path: str, key: bytes, value: bytes) -> Any:
     try:
         entry.ParseFromString(value)
     except DecodeError:
-        raise DataLossError(None, None, f"{path} is damaged: the entry of '{name}' is no BundleEntryProto") from None
+        raise DataLossError(
+            None, None, f"{path} is damaged: the entry of '{name}' is no BundleEntryProto"
+        ) from None
     is_shape = not entry.shape.unknown_rank and all(d.size >= 0 for d in entry.shape.dim)
-    if not is_shape or entry.offset < 0 or entry.size < 0 or entry.shard_id < 0 or entry.dtype not in BY_NUMBER:
-        raise DataLossError(None, None, f"{path} is damaged: the entry of '{name}' has an impossible dtype, shape or place")
+    if (
+        not is_shape
+        or entry.offset < 0
+        or entry.size < 0
+        or entry.shard_id < 0
+        or entry.dtype not in BY_NUMBER
+    ):
+        raise DataLossError(
+            None, None, f"{path} is damaged: the entry of '{name}' has an impossible dtype, shape or place"
+        )
     return entry

@@ -1,6 +1,8 @@
-"""Tensor bundles read: `BundleReader(prefix)` gives tensors and parts of them; see `bundle.py` for what they are.
+"""Tensor bundles read: `BundleReader(prefix)` gives tensors and parts of them; see `bundle.py` for what
+they are.
 
-The index is read at once, data when it is asked for, a piece at a time into its place. Checksums are always checked.
+The index is read at once, data when it is asked for, a piece at a time into its place. Checksums are always
+checked.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class BundleReader:
     def __exit__(self, *error: Any) -> None:
         self.close()
 
-    # -- what there is -----------------------------------------------------------------------------------------
+    # -- what there is
+    # -----------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         """The tensors' names, in order."""
@@ -74,9 +77,12 @@ class BundleReader:
         try:
             return [TensorSlice.from_proto(p) for p in self._entry(name).slices]
         except ValueError as error:
-            raise DataLossError(None, None, f"{index_name(self.prefix)} is damaged: '{name}': {error}") from None
+            raise DataLossError(
+                None, None, f"{index_name(self.prefix)} is damaged: '{name}': {error}"
+            ) from None
 
-    # -- values ------------------------------------------------------------------------------------------------
+    # -- values
+    # ------------------------------------------------------------------------------------------------
 
     def read(self, name: str) -> np.ndarray:
         """The tensor `name`, put together where it is stored in parts.
@@ -108,22 +114,40 @@ class BundleReader:
         if part in stored:
             return self._part(name, part, full_shape)
         try:
-            made = assembled(part, full_shape, self.dtype(name).np, stored, lambda i: self._part(name, stored[i], full_shape))
+            made = assembled(
+                part,
+                full_shape,
+                self.dtype(name).np,
+                stored,
+                lambda i: self._part(name, stored[i], full_shape),
+            )
         except ValueError as error:
-            raise DataLossError(None, None, f"{index_name(self.prefix)} is damaged: '{name}': {error}") from None
+            raise DataLossError(
+                None, None, f"{index_name(self.prefix)} is damaged: '{name}': {error}"
+            ) from None
         if made is None:
-            raise NotFoundError(None, None, f"the slices of '{name}' in checkpoint {self.prefix} do not cover {part}")
+            raise NotFoundError(
+                None, None, f"the slices of '{name}' in checkpoint {self.prefix} do not cover {part}"
+            )
         return made
 
     def _part(self, name: str, part: TensorSlice, full_shape: tuple[int, ...]) -> np.ndarray:
         entry = self._entries.get(slice_key(name, part))
         if entry is None or entry.dtype != self._entry(name).dtype:
-            raise DataLossError(None, None, f"{index_name(self.prefix)} is damaged: the slice {part} of '{name}' has no entry of "
-                                "its dtype")
+            raise DataLossError(
+                None,
+                None,
+                f"{index_name(self.prefix)} is damaged: the slice {part} of '{name}' has no entry of "
+                "its dtype",
+            )
         value = self._value(f"{name} {part}", entry)
         if value.shape != part.shape(full_shape):
-            raise DataLossError(None, None, f"{index_name(self.prefix)} is damaged: the slice {part} of '{name}' has the shape "
-                                f"{list(value.shape)}")
+            raise DataLossError(
+                None,
+                None,
+                f"{index_name(self.prefix)} is damaged: the slice {part} of '{name}' has the shape "
+                f"{list(value.shape)}",
+            )
         return value
 
     def _file(self, shard: int) -> BinaryIO:
@@ -145,18 +169,24 @@ class BundleReader:
         length = file.seek(0, 2)
         where = f"'{name}' ({dtype.name} {list(shape)}) at byte {entry.offset} of {path}"
         if entry.offset + entry.size > length:
-            raise DataLossError(None, None, f"{where}: its {entry.size} bytes do not fit into a file of {length}")
+            raise DataLossError(
+                None, None, f"{where}: its {entry.size} bytes do not fit into a file of {length}"
+            )
         if dtype is string:
             flat = self._read_strings(file, entry, count, where)
         elif dtype.is_object:
             raise UnimplementedError(None, None, f"{where}: {dtype.name} tensors cannot be read")
         else:
             if entry.size != count * dtype.np.itemsize:
-                raise DataLossError(None, None, f"{where}: it has {entry.size} bytes, not {count * dtype.np.itemsize}")
+                raise DataLossError(
+                    None, None, f"{where}: it has {entry.size} bytes, not {count * dtype.np.itemsize}"
+                )
             flat = np.empty(count, dtype.np)
             file.seek(entry.offset)
             if masked(self._read_into(file, flat.view(np.uint8), where)) != entry.crc32c:
-                raise DataLossError(None, None, f"{where}: the checksum of its {entry.size} bytes does not fit")
+                raise DataLossError(
+                    None, None, f"{where}: the checksum of its {entry.size} bytes does not fit"
+                )
         try:
             return flat.reshape(shape)
         except ValueError as error:  # an empty tensor of an impossible shape
@@ -166,7 +196,7 @@ class BundleReader:
         """Fill `into` from the file's position on. Returns the checksum of what was read."""
         crc = at = 0
         while at < into.size:
-            piece = into[at:at + _PIECE]
+            piece = into[at : at + _PIECE]
             got = file.readinto(memoryview(piece))  # type: ignore[attr-defined]
             if not got:
                 raise DataLossError(None, None, f"{where}: the file ends after {at} bytes")
@@ -191,13 +221,15 @@ class BundleReader:
         crc = crc32c(b"".join(struct.pack("<I" if n < 1 << 32 else "<Q", n) for n in lengths))
         if at + 4 + sum(lengths) != entry.size:
             raise DataLossError(None, None, f"{where}: its strings do not fill its {entry.size} bytes")
-        if struct.unpack("<I", view[at:at + 4])[0] != masked(crc):
-            raise DataLossError(None, None, f"{where}: the checksum of the lengths of its strings does not fit")
+        if struct.unpack("<I", view[at : at + 4])[0] != masked(crc):
+            raise DataLossError(
+                None, None, f"{where}: the checksum of the lengths of its strings does not fit"
+            )
         if masked(crc32c(content[at:], crc)) != entry.crc32c:
             raise DataLossError(None, None, f"{where}: the checksum of its {entry.size} bytes does not fit")
         flat = np.empty(count, object)
         at += 4
         for i, length in enumerate(lengths):
-            flat[i] = bytes(view[at:at + length])
+            flat[i] = bytes(view[at : at + length])
             at += length
         return flat

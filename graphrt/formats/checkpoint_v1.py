@@ -1,7 +1,8 @@
-"""Checkpoints of format V1: a table whose first entry lists the tensors and their slices, one entry a slice after it.
+"""Checkpoints of format V1: a table whose first entry lists the tensors and their slices, one entry a slice
+after it.
 
-Values are TensorProto messages inside SavedTensorSlices. TensorFlow compresses these tables by snappy; the writer here
-does not.
+Values are TensorProto messages inside SavedTensorSlices. TensorFlow compresses these tables by snappy; the
+writer here does not.
 """
 
 from __future__ import annotations
@@ -31,21 +32,36 @@ _LIST_KEY = b""
 _VERSION = 1
 # dtype -> the repeated field of a TensorProto that holds its values.
 _FIELDS = {
-    "float32": "float_val", "float64": "double_val", "int64": "int64_val", "bool": "bool_val", "string": "string_val",
-    "complex64": "scomplex_val", "complex128": "dcomplex_val", "float16": "half_val", "bfloat16": "half_val",
-    "uint32": "uint32_val", "uint64": "uint64_val",
-    **dict.fromkeys(("int32", "int16", "int8", "uint16", "uint8", "qint32", "qint8", "quint8", "qint16", "quint16"), "int_val"),
+    "float32": "float_val",
+    "float64": "double_val",
+    "int64": "int64_val",
+    "bool": "bool_val",
+    "string": "string_val",
+    "complex64": "scomplex_val",
+    "complex128": "dcomplex_val",
+    "float16": "half_val",
+    "bfloat16": "half_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
+    **dict.fromkeys(
+        ("int32", "int16", "int8", "uint16", "uint8", "qint32", "qint8", "quint8", "qint16", "quint16"),
+        "int_val",
+    ),
 }
 
 
 def _field(name: str, dtype: DType) -> str:
     field = _FIELDS.get(dtype.name)
     if field is None:
-        raise UnimplementedError(None, None, f"'{name}' is {dtype.name}: a checkpoint of format V1 cannot hold such tensors")
+        raise UnimplementedError(
+            None, None, f"'{name}' is {dtype.name}: a checkpoint of format V1 cannot hold such tensors"
+        )
     return field
 
 
-def write_checkpoint(path: str, tensors: list[tuple[str, tuple[int, ...], TensorSlice, np.ndarray, DType]]) -> None:
+def write_checkpoint(
+    path: str, tensors: list[tuple[str, tuple[int, ...], TensorSlice, np.ndarray, DType]]
+) -> None:
     """Write (name, full shape, slice, value, dtype) of each tensor or part of one to a file of format V1.
 
     Raises:
@@ -60,8 +76,12 @@ def write_checkpoint(path: str, tensors: list[tuple[str, tuple[int, ...], Tensor
     rows: dict[bytes, tuple[str, TensorSlice, np.ndarray, DType]] = {}
     for name, full_shape, part, value, dtype in tensors:
         if part.shape(full_shape) != value.shape:
-            raise InvalidArgumentError(None, None, f"'{name}': the slice {part} of a tensor of shape {list(full_shape)} is not of "
-                                       f"shape {list(value.shape)}")
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"'{name}': the slice {part} of a tensor of shape {list(full_shape)} is not of "
+                f"shape {list(value.shape)}",
+            )
         meta = listed.get(name)
         if meta is None:
             meta = listed[name] = first.meta.tensor.add(name=name, type=dtype.number)
@@ -111,8 +131,12 @@ class CheckpointV1Reader:
         self.prefix = pattern
         paths = [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
         if not paths:
-            raise NotFoundError(None, None, f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
-                                f"{pattern}")
+            raise NotFoundError(
+                None,
+                None,
+                f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
+                f"{pattern}",
+            )
         self._files: list[Any] = []
         # name -> (dtype, shape, [(slice, number of its file)])
         self._tensors: dict[str, tuple[DType, tuple[int, ...], list[tuple[TensorSlice, int]]]] = {}
@@ -133,9 +157,17 @@ class CheckpointV1Reader:
         table = TableReader(file, path)
         listed = _parsed(path, table.get(_LIST_KEY), "its list of tensors")
         for meta in listed.meta.tensor:
-            if meta.type not in BY_NUMBER or meta.shape.unknown_rank or any(d.size < 0 for d in meta.shape.dim):
-                raise DataLossError(None, None, f"{path} is damaged: '{meta.name}' has an impossible dtype or shape")
-            found = self._tensors.setdefault(meta.name, (BY_NUMBER[meta.type], tuple(d.size for d in meta.shape.dim), []))
+            if (
+                meta.type not in BY_NUMBER
+                or meta.shape.unknown_rank
+                or any(d.size < 0 for d in meta.shape.dim)
+            ):
+                raise DataLossError(
+                    None, None, f"{path} is damaged: '{meta.name}' has an impossible dtype or shape"
+                )
+            found = self._tensors.setdefault(
+                meta.name, (BY_NUMBER[meta.type], tuple(d.size for d in meta.shape.dim), [])
+            )
             try:
                 found[2].extend((TensorSlice.from_proto(p), len(self._tables)) for p in meta.slice)
             except ValueError as error:
@@ -161,7 +193,9 @@ class CheckpointV1Reader:
     def _found(self, name: str) -> tuple[DType, tuple[int, ...], list[tuple[TensorSlice, int]]]:
         found = self._tensors.get(name)
         if found is None:
-            raise NotFoundError(None, None, f"Tensor name \"{name}\" not found in checkpoint files {self.prefix}")
+            raise NotFoundError(
+                None, None, f'Tensor name "{name}" not found in checkpoint files {self.prefix}'
+            )
         return found
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -189,24 +223,42 @@ class CheckpointV1Reader:
             raise InvalidArgumentError(None, None, f"'{name}' in {self.prefix}: {error}") from None
         parts = [p for p, _ in stored]
         try:
-            made = assembled(part, full_shape, dtype.np, parts,
-                             lambda i: self._value(*self._tables[stored[i][1]], name, parts[i], dtype, full_shape))
+            made = assembled(
+                part,
+                full_shape,
+                dtype.np,
+                parts,
+                lambda i: self._value(*self._tables[stored[i][1]], name, parts[i], dtype, full_shape),
+            )
         except ValueError as error:
             raise DataLossError(None, None, f"{self.prefix} is damaged: '{name}': {error}") from None
         if made is None:
-            raise NotFoundError(None, None, f"the slices of '{name}' in checkpoint {self.prefix} do not cover {part}")
+            raise NotFoundError(
+                None, None, f"the slices of '{name}' in checkpoint {self.prefix} do not cover {part}"
+            )
         return made
 
-    def _value(self, path: str, table: TableReader, name: str, part: TensorSlice, dtype: DType,
-               full_shape: tuple[int, ...]) -> np.ndarray:
+    def _value(
+        self,
+        path: str,
+        table: TableReader,
+        name: str,
+        part: TensorSlice,
+        dtype: DType,
+        full_shape: tuple[int, ...],
+    ) -> np.ndarray:
         row = _parsed(path, table.get(slice_key(name, part)), f"the slice {part} of '{name}'")
         proto, shape = row.data.data, part.shape(full_shape)
         field = _field(name, dtype)
         items = getattr(proto, field)
         count = math.prod(shape) * (2 if dtype.is_complex else 1)
         if len(items) != count:
-            raise DataLossError(None, None, f"{path} is damaged: the slice {part} of '{name}' has {len(items)} values, not "
-                                f"{count} of {dtype.name}")
+            raise DataLossError(
+                None,
+                None,
+                f"{path} is damaged: the slice {part} of '{name}' has {len(items)} values, not "
+                f"{count} of {dtype.name}",
+            )
         try:
             if dtype.is_object:
                 flat = np.empty(count, object)
@@ -218,7 +270,9 @@ class CheckpointV1Reader:
             else:
                 flat = np.array(items, dtype.np)
         except (OverflowError, ValueError) as error:
-            raise DataLossError(None, None, f"{path} is damaged: the slice {part} of '{name}': {error}") from None
+            raise DataLossError(
+                None, None, f"{path} is damaged: the slice {part} of '{name}': {error}"
+            ) from None
         return flat.reshape(shape)
 
 
@@ -231,5 +285,7 @@ def _parsed(path: str, value: bytes | None, what: str) -> Any:
             raise DecodeError
         made.ParseFromString(value)
     except DecodeError:
-        raise DataLossError(None, None, f"{path} is no checkpoint of format V1, or is damaged: {what} is missing") from None
+        raise DataLossError(
+            None, None, f"{path} is no checkpoint of format V1, or is damaged: {what} is missing"
+        ) from None
     return made

@@ -1,7 +1,7 @@
 """CRC-32C, as every file format here uses it, and its masked form.
 
-google-crc32c computes it (4 GB/s with the processor's instructions). A checksum that is stored beside the bytes it
-covers is masked, so that the checksum of bytes that hold checksums stays a good one.
+google-crc32c computes it (4 GB/s with the processor's instructions). A checksum that is stored beside the
+bytes it covers is masked, so that the checksum of bytes that hold checksums stays a good one.
 """
 
 from __future__ import annotations

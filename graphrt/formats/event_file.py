@@ -1,4 +1,5 @@
-"""Event files: what TensorBoard shows. Records of Event messages, of which the first says the file's version."""
+"""Event files: what TensorBoard shows. Records of Event messages, of which the first says the file's
+version."""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ class EventFileWriter:
         from graphrt.protos import event_pb2
 
         now = time.time()
-        self.path = (f"{prefix}.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}."
-                     f"{next(_numbers)}{suffix}")
+        self.path = (
+            f"{prefix}.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}."
+            f"{next(_numbers)}{suffix}"
+        )
         self._records = RecordWriter(self.path)
         version = event_pb2.Event(wall_time=now, file_version=FILE_VERSION)
         version.source_metadata.writer = "graphrt.formats.event_file"

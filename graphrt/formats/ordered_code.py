@@ -1,14 +1,15 @@
 """Ordered code: numbers and strings as bytes that compare as they do. Slices of tensors are keyed by it.
 
-A key is 0, the tensor's name, the number of dimensions, and (start, length) of each; -1 is the length of a dimension
-that is taken whole. Keys of slices begin with byte 0, which no tensor's name does.
+A key is 0, the tensor's name, the number of dimensions, and (start, length) of each; -1 is the length of a
+dimension that is taken whole. Keys of slices begin with byte 0, which no tensor's name does.
 """
 
 from __future__ import annotations
 
 from graphrt.formats.slices import TensorSlice
 
-# What the first two bytes of a signed number are xor-ed with, by its length: unary of the length from the top bit.
+# What the first two bytes of a signed number are xor-ed with, by its length: unary of the length from the top
+# bit.
 _HEADERS = [0, 0x8000, 0xC000, 0xE000, 0xF000, 0xF800, 0xFC00, 0xFE00, 0xFF00, 0xFF80, 0xFFC0]
 
 

@@ -26,14 +26,18 @@ WINDOW_BITS = {"": None, "ZLIB": zlib.MAX_WBITS, "GZIP": zlib.MAX_WBITS | 16}
 def window_bits(compression: str) -> int | None:
     """`wbits` of a compression's name, None for none. Raises InvalidArgumentError for an unknown name."""
     if compression not in WINDOW_BITS:
-        raise InvalidArgumentError(None, None, f"unknown compression {compression!r}: '', 'ZLIB' and 'GZIP' are known")
+        raise InvalidArgumentError(
+            None, None, f"unknown compression {compression!r}: '', 'ZLIB' and 'GZIP' are known"
+        )
     return WINDOW_BITS[compression]
 
 
 def framed(record: bytes) -> bytes:
     """The record as it stands in a file."""
     length = struct.pack("<Q", len(record))
-    return b"".join((length, _FOOTER.pack(masked_crc32c(length)), record, _FOOTER.pack(masked_crc32c(record))))
+    return b"".join(
+        (length, _FOOTER.pack(masked_crc32c(length)), record, _FOOTER.pack(masked_crc32c(record)))
+    )
 
 
 class RecordWriter:
@@ -47,13 +51,25 @@ class RecordWriter:
       OpError: the file cannot be written.
     """
 
-    def __init__(self, path: str, compression: str = "", level: int = -1, memory_level: int = 8, strategy: int = 0,
-                 window: int = zlib.MAX_WBITS, append: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        compression: str = "",
+        level: int = -1,
+        memory_level: int = 8,
+        strategy: int = 0,
+        window: int = zlib.MAX_WBITS,
+        append: bool = False,
+    ) -> None:
         self.path = path
         bits = window_bits(compression)
         self._compressor = (
-            None if bits is None
-            else zlib.compressobj(level, zlib.DEFLATED, bits - zlib.MAX_WBITS + window, memory_level, strategy))
+            None
+            if bits is None
+            else zlib.compressobj(
+                level, zlib.DEFLATED, bits - zlib.MAX_WBITS + window, memory_level, strategy
+            )
+        )
         try:
             self._file: Any = open(path, "ab" if append else "wb")  # noqa: SIM115 - closed by close
         except OSError as error:
@@ -124,7 +140,9 @@ class _Inflated:
             try:
                 self._ready = self._inflate.decompress(self._waiting, _PIECE)
             except zlib.error as error:
-                raise DataLossError(None, None, f"{self._path} is no compressed file, or is damaged: {error}") from None
+                raise DataLossError(
+                    None, None, f"{self._path} is no compressed file, or is damaged: {error}"
+                ) from None
             self._waiting = self._inflate.unconsumed_tail
         return True
 
@@ -163,17 +181,26 @@ def _records(source: Any, path: str, allow_unfinished: bool) -> Iterator[bytes]:
             raise DataLossError(None, None, f"{path}: truncated record at {offset}: its length is cut off")
         length, checksum = _HEADER.unpack(header)
         if masked_crc32c(header[:8]) != checksum:
-            raise DataLossError(None, None, f"{path}: corrupted record at {offset}: the checksum of its length does not fit")
+            raise DataLossError(
+                None, None, f"{path}: corrupted record at {offset}: the checksum of its length does not fit"
+            )
         body = _read_long(source, length + _FOOTER.size)
         if len(body) < length + _FOOTER.size:
             if allow_unfinished:
                 return
-            raise DataLossError(None, None, f"{path}: truncated record at {offset}: {length} bytes are announced, "
-                                f"{min(len(body), length)} are there")
+            raise DataLossError(
+                None,
+                None,
+                f"{path}: truncated record at {offset}: {length} bytes are announced, "
+                f"{min(len(body), length)} are there",
+            )
         record = body[:length]
         if masked_crc32c(record) != _FOOTER.unpack(body[length:])[0]:
-            raise DataLossError(None, None, f"{path}: corrupted record at {offset}: the checksum of its {length} bytes does "
-                                "not fit")
+            raise DataLossError(
+                None,
+                None,
+                f"{path}: corrupted record at {offset}: the checksum of its {length} bytes does not fit",
+            )
         yield record
         offset += _HEADER.size + length + _FOOTER.size
 

@@ -15,7 +15,8 @@ WHOLE = -1
 
 @dataclass(frozen=True)
 class TensorSlice:
-    """A box in a tensor: it starts at `starts` and is `lengths` long; WHOLE where a dimension is taken whole."""
+    """A box in a tensor: it starts at `starts` and is `lengths` long; WHOLE where a dimension is taken
+    whole."""
 
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -73,7 +74,9 @@ class TensorSlice:
         return tuple(slice(s, s + n) for s, n in zip(self.starts, self.shape(full_shape)))
 
     def __str__(self) -> str:
-        return ":".join("-" if n == WHOLE else f"{s},{n}" for s, n in zip(self.starts, self.lengths)) or "scalar"
+        return (
+            ":".join("-" if n == WHOLE else f"{s},{n}" for s, n in zip(self.starts, self.lengths)) or "scalar"
+        )
 
 
 def parse_slice_spec(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
@@ -85,17 +88,22 @@ def parse_slice_spec(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
     *sizes, part = spec.split(" ")
     try:
         full_shape = tuple(int(size) for size in sizes)
-        pairs = [
-            (0, WHOLE) if extent == "-" else tuple(int(number) for number in extent.split(","))
-            for extent in part.split(":")
-        ] if part else []
+        pairs = (
+            [
+                (0, WHOLE) if extent == "-" else tuple(int(number) for number in extent.split(","))
+                for extent in part.split(":")
+            ]
+            if part
+            else []
+        )
         if any(size < 0 for size in full_shape) or any(len(pair) != 2 for pair in pairs):
             raise ValueError
         if any(start < 0 or length <= 0 and pair != (0, WHOLE) for pair in pairs for start, length in [pair]):
             raise ValueError
     except ValueError:
         raise ValueError(
-            f"{spec!r} does not name a slice: 'size size … start,length:start,length…' does, with - for a whole "
+            f"{spec!r} does not name a slice: 'size size … start,length:start,length…' does, with - for a "
+            "whole "
             "dimension"
         ) from None
     made = TensorSlice(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
@@ -103,9 +111,15 @@ def parse_slice_spec(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
     return full_shape, made
 
 
-def assembled(part: TensorSlice, full_shape: tuple[int, ...], dtype: np.dtype, stored: list[TensorSlice],
-              read: Callable[[int], np.ndarray]) -> np.ndarray | None:
-    """The part of a tensor of `full_shape`, put together of the parts that are stored; `read(i)` gives the i-th.
+def assembled(
+    part: TensorSlice,
+    full_shape: tuple[int, ...],
+    dtype: np.dtype,
+    stored: list[TensorSlice],
+    read: Callable[[int], np.ndarray],
+) -> np.ndarray | None:
+    """The part of a tensor of `full_shape`, put together of the parts that are stored; `read(i)` gives the
+    i-th.
 
     Returns:
       The value, or None where the stored parts do not cover it.

@@ -3,9 +3,10 @@
     data block … | metaindex block | index block | footer (48 bytes)
 
 A block is entries (how many bytes of the key the entry shares with the one before, how many are its own, the
-value's length, those bytes), the offsets of entries that share nothing (every 16th), their count; then a byte that
-says how it is compressed and a masked CRC-32C. The index block has a key at or after each block's last, with the
-block's offset and size. The footer holds the places of the last two blocks and a magic number.
+value's length, those bytes), the offsets of entries that share nothing (every 16th), their count; then a
+byte that says how it is compressed and a masked CRC-32C. The index block has a key at or after each block's
+last, with the block's offset and size. The footer holds the places of the last two blocks and a magic
+number.
 """
 
 from __future__ import annotations
@@ -53,13 +54,17 @@ class _BlockBuilder:
         else:
             self._restarts.append(len(self._content))
             self._since_restart = 0
-        self._content += varints.encode(shared) + varints.encode(len(key) - shared) + varints.encode(len(value))
+        self._content += (
+            varints.encode(shared) + varints.encode(len(key) - shared) + varints.encode(len(value))
+        )
         self._content += key[shared:] + value
         self._last, self.is_empty = key, False
         self._since_restart += 1
 
     def finish(self) -> bytes:
-        return bytes(self._content) + struct.pack(f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts))
+        return bytes(self._content) + struct.pack(
+            f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts)
+        )
 
 
 def _between(lower: bytes, upper: bytes) -> bytes:
@@ -137,12 +142,17 @@ class TableReader:
         self._file, self._name = file, name
         self._size = file.seek(0, 2)
         if self._size < _FOOTER_SIZE:
-            raise DataLossError(None, None, f"{name} is no table: it has {self._size} bytes, fewer than a table's footer")
+            raise DataLossError(
+                None, None, f"{name} is no table: it has {self._size} bytes, fewer than a table's footer"
+            )
         file.seek(self._size - _FOOTER_SIZE)
         footer = file.read(_FOOTER_SIZE)
         if struct.unpack("<Q", footer[-8:])[0] != _MAGIC:
-            raise DataLossError(None, None, f"{name} is no table (bad magic number at byte {self._size - 8}), "
-                                "or its end is lost")
+            raise DataLossError(
+                None,
+                None,
+                f"{name} is no table (bad magic number at byte {self._size - 8}), or its end is lost",
+            )
         try:
             at = varints.decode(footer, varints.decode(footer, 0)[1])[1]
             offset, at = varints.decode(footer, at)
@@ -178,8 +188,13 @@ class TableReader:
             import cramjam
         except ModuleNotFoundError:
             raise with_hint(
-                UnimplementedError(None, None, f"{self._name} is compressed by snappy, which needs cramjam: "
-                                   "pip install graphrt[snappy]"), "pip install graphrt[snappy]") from None
+                UnimplementedError(
+                    None,
+                    None,
+                    f"{self._name} is compressed by snappy, which needs cramjam: pip install graphrt[snappy]",
+                ),
+                "pip install graphrt[snappy]",
+            ) from None
         try:
             length, _ = varints.decode(content, 0)
             if length > _MOST_EXPANSION * len(content):
@@ -206,9 +221,9 @@ class TableReader:
                 raise self._damaged(offset, "an entry of a block is not one") from None
             if shared > len(key) or at + own + length > end:
                 raise self._damaged(offset, "an entry of a block is longer than it")
-            key = key[:shared] + content[at:at + own]
+            key = key[:shared] + content[at : at + own]
             at += own
-            yield key, content[at:at + length]
+            yield key, content[at : at + length]
             at += length
 
     def _block(self, number: int) -> list[tuple[bytes, bytes]]:

@@ -1,7 +1,7 @@
 """Checkpoints and whole files: tensors saved, restored and merged, files read, written and looked for.
 
-The kernels are thin: `formats/bundle.py` is the format V2, `formats/checkpoint_v1.py` the format V1. They wait for the
-disk, so they run on threads of their own.
+The kernels are thin: `formats/bundle.py` is the format V2, `formats/checkpoint_v1.py` the format V1. They
+wait for the disk, so they run on threads of their own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from graphrt.core.dtypes import DType
 from graphrt.core.errors import InvalidArgumentError
+from graphrt.core.file_access import confined
 from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import program, sample, text
 from graphrt.core.shapes import SCALAR, UNKNOWN, TensorShape, unknown
@@ -42,13 +43,15 @@ class _File:
 def _path(value: Any, what: str) -> str:
     if value.shape != ():
         raise InvalidArgumentError(None, None, f"{what} must be a scalar, not of shape {list(value.shape)}")
-    return os.fsdecode(value.item())
+    return confined(os.fsdecode(value.item()))
 
 
 def _names(value: Any, count: int, what: str) -> list[str]:
     if value.shape != (count,):
         raise InvalidArgumentError(
-            None, None, f"{what} must be a vector of {count}, one for each tensor, not of shape {list(value.shape)}"
+            None,
+            None,
+            f"{what} must be a vector of {count}, one for each tensor, not of shape {list(value.shape)}",
         )
     return [item.decode(errors="surrogateescape") for item in value.tolist()]
 
@@ -63,7 +66,9 @@ def _slice(spec: str, name: str) -> tuple[tuple[int, ...], TensorSlice]:
 def _check_dtype(name: str, stored: DType, wanted: DType) -> None:
     if stored is not wanted:
         raise InvalidArgumentError(
-            None, None, f"tensor_name = {name}; expected dtype {wanted.name} does not equal original dtype {stored.name}"
+            None,
+            None,
+            f"tensor_name = {name}; expected dtype {wanted.name} does not equal original dtype {stored.name}",
         )
 
 
@@ -80,7 +85,8 @@ def _restore(reader: Any, name: str, spec: str, dtype: DType) -> Any:
             raise InvalidArgumentError(
                 None,
                 None,
-                f"tensor_name = {name}; shape in shape_and_slice spec {list(full_shape)} does not match the shape "
+                f"tensor_name = {name}; shape in shape_and_slice spec {list(full_shape)} does not match the "
+                "shape "
                 f"stored in checkpoint: {list(reader.shape(name))}",
             )
     return reader.read_slice(name, part)
@@ -133,16 +139,22 @@ def _merged(tf: Any) -> list[Any]:
     return [merge, list(restored)]
 
 
-@op("SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: list(dtypes))", dtypes="list(type) >= 1")
+@op(
+    "SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: list(dtypes))",
+    dtypes="list(type) >= 1",
+)
 class SaveV2(_File):
     """Write `tensors` to the checkpoint `prefix`, a bundle of one data file: whole, or not at all.
 
-    An element of `shape_and_slices` that is not empty ('10 4 0,5:0,4') says of which tensor its value is a part.
+    An element of `shape_and_slices` that is not empty ('10 4 0,5:0,4') says of which tensor its value is a
+    part.
     """
 
     samples = [program(_saved_v2)]
 
-    def compute(self, k: KernelContext, prefix: Any, tensor_names: Any, shape_and_slices: Any, *tensors: Any) -> Any:
+    def compute(
+        self, k: KernelContext, prefix: Any, tensor_names: Any, shape_and_slices: Any, *tensors: Any
+    ) -> Any:
         path = _path(prefix, "prefix")
         names = _names(tensor_names, len(tensors), "tensor_names")
         specs = _names(shape_and_slices, len(tensors), "shape_and_slices")
@@ -166,7 +178,9 @@ class RestoreV2(_File):
 
     samples = [program(_saved_v2)]
 
-    def shape(self, s: ShapeContext, prefix: Any, tensor_names: Any, shape_and_slices: Any) -> list[TensorShape]:
+    def shape(
+        self, s: ShapeContext, prefix: Any, tensor_names: Any, shape_and_slices: Any
+    ) -> list[TensorShape]:
         prefix.with_rank(0)
         tensor_names.with_rank(1)
         specs = s.value(2)
@@ -209,7 +223,7 @@ class MergeV2Checkpoints(_File):
     samples = [program(_merged)]
 
     def compute(self, k: KernelContext, checkpoint_prefixes: Any, destination_prefix: Any) -> Any:
-        prefixes = [os.fsdecode(p) for p in checkpoint_prefixes.reshape(-1).tolist()]
+        prefixes = [confined(os.fsdecode(p)) for p in checkpoint_prefixes.reshape(-1).tolist()]
         merged = _path(destination_prefix, "destination_prefix")
         _make_folder(merged)
         merge_bundles(prefixes, merged, k.attrs["allow_missing_files"])
@@ -256,7 +270,8 @@ class ShardedFilespec:
         return scalar_text(b"%s-?????-of-%05d" % (basename.item(), int(num_shards)))
 
 
-# -- format V1 -------------------------------------------------------------------------------------------------
+# -- format V1
+# -------------------------------------------------------------------------------------------------
 
 
 def _saved_v1(tf: Any) -> list[Any]:
@@ -280,10 +295,14 @@ def _saved_slices(tf: Any) -> list[Any]:
     return [save, [part, whole]]
 
 
-def _save_v1(k: KernelContext, filename: Any, tensor_names: Any, specs: list[str], data: tuple[Any, ...]) -> Any:
+def _save_v1(
+    k: KernelContext, filename: Any, tensor_names: Any, specs: list[str], data: tuple[Any, ...]
+) -> Any:
     names = _names(tensor_names, len(data), "tensor_names")
     rows = []
-    for name, spec, tensor, dtype in zip(names, specs, data, k.input_dtypes[len(k.input_dtypes) - len(data):]):
+    for name, spec, tensor, dtype in zip(
+        names, specs, data, k.input_dtypes[len(k.input_dtypes) - len(data) :]
+    ):
         value = np.asarray(tensor)
         full_shape, part = _slice(spec, name) if spec else (value.shape, TensorSlice.whole(value.ndim))
         rows.append((name, full_shape, part, value, dtype.base_dtype))
@@ -303,13 +322,18 @@ class Save(_File):
         return _save_v1(k, filename, tensor_names, [""] * len(data), data)
 
 
-@op("SaveSlices(filename: string, tensor_names: string, shapes_and_slices: string, data: list(T))", T="list(type) >= 1")
+@op(
+    "SaveSlices(filename: string, tensor_names: string, shapes_and_slices: string, data: list(T))",
+    T="list(type) >= 1",
+)
 class SaveSlices(_File):
     """Write tensors, or parts of them, to a checkpoint of format V1, one file."""
 
     samples = [program(_saved_slices)]
 
-    def compute(self, k: KernelContext, filename: Any, tensor_names: Any, shapes_and_slices: Any, *data: Any) -> Any:
+    def compute(
+        self, k: KernelContext, filename: Any, tensor_names: Any, shapes_and_slices: Any, *data: Any
+    ) -> Any:
         specs = _names(shapes_and_slices, len(data), "shapes_and_slices")
         return _save_v1(k, filename, tensor_names, specs, data)
 
@@ -336,11 +360,14 @@ class Restore(_File):
     preferred_shard="int = -1",
 )
 class RestoreSlice(_File):
-    """Read a tensor, or the part that `shape_and_slice` names, from the checkpoint files that `file_pattern` matches."""
+    """Read a tensor, or the part that `shape_and_slice` names, from the checkpoint files that
+    `file_pattern` matches."""
 
     samples = [program(_saved_slices)]
 
-    def shape(self, s: ShapeContext, file_pattern: Any, tensor_name: Any, shape_and_slice: Any) -> TensorShape:
+    def shape(
+        self, s: ShapeContext, file_pattern: Any, tensor_name: Any, shape_and_slice: Any
+    ) -> TensorShape:
         file_pattern.with_rank(0)
         tensor_name.with_rank(0)
         spec = s.value(2)
@@ -348,10 +375,13 @@ class RestoreSlice(_File):
 
     def compute(self, k: KernelContext, file_pattern: Any, tensor_name: Any, shape_and_slice: Any) -> Any:
         with open_checkpoint(_path(file_pattern, "file_pattern")) as reader:
-            return _restore(reader, tensor_name.item().decode(), shape_and_slice.item().decode(), k.output_dtypes[0])
+            return _restore(
+                reader, tensor_name.item().decode(), shape_and_slice.item().decode(), k.output_dtypes[0]
+            )
 
 
-# -- whole files -----------------------------------------------------------------------------------------------
+# -- whole files
+# -----------------------------------------------------------------------------------------------
 
 
 def _written(tf: Any) -> list[Any]:
@@ -366,7 +396,11 @@ def _matched(tf: Any) -> list[Any]:
     paths = [_sample_path(f"found/{name}") for name in ("b.txt", "a.txt", ".c.txt", "d.csv")]
     return [
         [tf.raw_ops.WriteFile(filename=path, contents=b"") for path in paths],
-        tf.strings.substr(tf.raw_ops.MatchingFiles(pattern=[_sample_path("found/*.txt"), _sample_path("found/?.csv")]), -5, 5),
+        tf.strings.substr(
+            tf.raw_ops.MatchingFiles(pattern=[_sample_path("found/*.txt"), _sample_path("found/?.csv")]),
+            -5,
+            5,
+        ),
         tf.raw_ops.MatchingFiles(pattern=_sample_path("found/nothing*")),
     ]
 
@@ -401,7 +435,9 @@ class WriteFile(_File):
     def compute(self, k: KernelContext, filename: Any, contents: Any) -> Any:
         path = _path(filename, "filename")
         if contents.shape != ():
-            raise InvalidArgumentError(None, None, f"contents must be a scalar, not of shape {list(contents.shape)}")
+            raise InvalidArgumentError(
+                None, None, f"contents must be a scalar, not of shape {list(contents.shape)}"
+            )
         _make_folder(path)
         try:
             with open(path, "wb") as file:
@@ -413,7 +449,8 @@ class WriteFile(_File):
 
 @op("MatchingFiles(pattern: string) -> filenames: string")
 class MatchingFiles(_File):
-    """The files that a pattern, or one of several, matches, in order. Only the last part may have wildcards in
+    """The files that a pattern, or one of several, matches, in order. Only the last part may have wildcards
+    in
     TensorFlow; here any may."""
 
     stateful = False
@@ -427,5 +464,6 @@ class MatchingFiles(_File):
     def compute(self, k: KernelContext, pattern: Any) -> Any:
         found: list[bytes] = []
         for one in pattern.reshape(-1).tolist():
-            found += glob.glob(one, include_hidden=True)
+            confined(os.fsdecode(one))
+            found += [path for path in glob.glob(one, include_hidden=True) if confined(os.fsdecode(path))]
         return text_array(sorted(found), (len(found),))

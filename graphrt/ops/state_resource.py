@@ -193,6 +193,25 @@ def _initialized(tf: Any) -> list[Any]:
     return [asked, variable.initializer, asked]
 
 
+@op("DisableCopyOnRead(resource: resource)")
+class DisableCopyOnRead:
+    """Says that a variable's reads need not copy it. They never do: an update copies what a reader holds."""
+
+    stateful = True
+    not_differentiable = True
+    host_inputs = (0,)
+
+    def compute(self, k: KernelContext, resource: VariableState) -> Any:
+        return ()
+
+    samples = [program(lambda tf: _not_copied(tf))]
+
+
+def _not_copied(tf: Any) -> list[Any]:
+    variable = tf.Variable([1.0, 2.0], use_resource=True)
+    return [variable.initializer, tf.raw_ops.DisableCopyOnRead(resource=variable.handle), variable]
+
+
 @op("DestroyResourceOp(resource: resource)", ignore_lookup_error="bool = True")
 class DestroyResourceOp:
     """Releases what a resource holds; a variable is uninitialised after it.

@@ -87,16 +87,20 @@ class ScalarSummary(_Summary):
                 + (f" (tag '{tags.item().decode(errors='replace')}')" if tags.size == 1 else ""),
             )
         made = _new()
-        for tag, value in zip(tags.reshape(-1).tolist(), np.asarray(values).reshape(-1).astype(np.float32).tolist()):
+        for tag, value in zip(
+            tags.reshape(-1).tolist(), np.asarray(values).reshape(-1).astype(np.float32).tolist()
+        ):
             made.value.add(tag=tag.decode("utf-8", "replace"), simple_value=value)
         return _serialized(made)
 
 
-# -- histograms ------------------------------------------------------------------------------------------------
+# -- histograms
+# ------------------------------------------------------------------------------------------------
 
 
 def _bucket_limits() -> np.ndarray:
-    """Where buckets end: in steps of a tenth from 1e-12 to 1e20, their negatives, 0, and the largest number."""
+    """Where buckets end: in steps of a tenth from 1e-12 to 1e20, their negatives, 0, and the largest
+    number."""
     positive, limit = [], 1e-12
     while limit < 1e20:
         positive.append(limit)
@@ -112,7 +116,7 @@ def _running_sum(values: np.ndarray) -> float:
     """The sum in the values' order, as TensorFlow adds them; NumPy's own sum adds in another."""
     total = 0.0
     for at in range(0, values.size, 1 << 16):
-        piece = values[at:at + (1 << 16)].copy()
+        piece = values[at : at + (1 << 16)].copy()
         piece[0] += total
         total = float(np.cumsum(piece, out=piece)[-1])
     return total
@@ -136,7 +140,10 @@ def fill_histogram(into: Any, values: np.ndarray) -> None:
     into.bucket.extend(counts[is_last].astype(np.float64).tolist())
 
 
-@op("HistogramSummary(tag: string, values: T) -> summary: string", T=Attr("T", "type", allowed=REAL, default=float32))
+@op(
+    "HistogramSummary(tag: string, values: T) -> summary: string",
+    T=Attr("T", "type", allowed=REAL, default=float32),
+)
 class HistogramSummary(_Summary):
     """The histogram of `values`, in fixed buckets whose widths grow by a tenth."""
 
@@ -160,7 +167,8 @@ class HistogramSummary(_Summary):
         return _serialized(made)
 
 
-# -- images ----------------------------------------------------------------------------------------------------
+# -- images
+# ----------------------------------------------------------------------------------------------------
 
 # Channels to a PNG file's colour type: grey, RGB, RGBA.
 _COLOUR_TYPES = {1: 0, 3: 2, 4: 6}
@@ -171,7 +179,9 @@ def png(pixels: np.ndarray) -> bytes:
     height, width, channels = pixels.shape
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     # Each row begins with its filter; "up", the difference to the row above, packs pictures well.
     rows = np.empty((height, 1 + width * channels), np.uint8)
@@ -180,24 +190,26 @@ def png(pixels: np.ndarray) -> bytes:
     rows[:1, 1:] = flat[:1]
     np.subtract(flat[1:], flat[:-1], out=rows[1:, 1:])
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
-    return b"".join((
-        b"\x89PNG\r\n\x1a\n",
-        chunk(b"IHDR", header),
-        chunk(b"IDAT", zlib.compress(rows.tobytes())),
-        chunk(b"IEND", b""),
-    ))
+    return b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", header),
+            chunk(b"IDAT", zlib.compress(rows.tobytes())),
+            chunk(b"IEND", b""),
+        )
+    )
 
 
 def pixels_of(image: np.ndarray, bad_color: np.ndarray) -> np.ndarray:
     """uint8 pixels of a float image [height, width, channels].
 
-    Values that are all positive are scaled so that the largest is 255; with negative ones among them 0 becomes 128,
-    and the largest magnitude 127 away from it. Pixels that are not finite get `bad_color`.
+    Values that are all positive are scaled so that the largest is 255; with negative ones among them 0
+    becomes 128, and the largest magnitude 127 away from it. Pixels that are not finite get `bad_color`.
     """
     is_fine = np.isfinite(image.astype(np.float32)).all(axis=-1)
     fine = image[is_fine]
     made = np.empty(image.shape, np.uint8)
-    made[~is_fine] = bad_color[:image.shape[-1]]
+    made[~is_fine] = bad_color[: image.shape[-1]]
     if fine.size:
         low, high = float(fine.min()), float(fine.max())
         span = max(abs(low), abs(high)) if low < 0 else high
@@ -215,13 +227,15 @@ def pixels_of(image: np.ndarray, bad_color: np.ndarray) -> np.ndarray:
     bad_color=Attr("bad_color", "tensor", default=_RED),
 )
 class ImageSummary(_Summary):
-    """Pictures of [batch, height, width, channels], at most `max_images`; floats are scaled into the range of pixels.
-    """
+    """Pictures of [batch, height, width, channels], at most `max_images`; floats are scaled into the range
+    of pixels."""
 
     # Pixels are TensorFlow's, which a test holds; the PNG files that hold them are packed in another way.
     samples = [
         sample(text("i").reshape(()), normal(4, 3, 5, 3), tensorflow=False),
-        sample(text("i").reshape(()), ints(2, 3, 5, 1, high=256, dtype="uint8"), max_images=1, tensorflow=False),
+        sample(
+            text("i").reshape(()), ints(2, 3, 5, 1, high=256, dtype="uint8"), max_images=1, tensorflow=False
+        ),
     ]
 
     def shape(self, s: ShapeContext, tag: Any, tensor: Any) -> TensorShape:
@@ -234,14 +248,17 @@ class ImageSummary(_Summary):
             raise InvalidArgumentError(
                 None,
                 None,
-                f"Tensor must be 4-D with last dim 1, 3, or 4, not {list(tensor.shape)}: a batch of grey, RGB or RGBA "
+                f"Tensor must be 4-D with last dim 1, 3, or 4, not {list(tensor.shape)}: a batch of grey, "
+                "RGB or RGBA "
                 "pictures",
             )
         channels = tensor.shape[3]
         if bad_color.dtype != np.uint8 or bad_color.ndim != 1 or bad_color.size < channels:
             raise InvalidArgumentError(
-                None, None, f"bad_color must be a uint8 vector of at least {channels}, not {bad_color.dtype} "
-                f"{list(bad_color.shape)}"
+                None,
+                None,
+                f"bad_color must be a uint8 vector of at least {channels}, not {bad_color.dtype} "
+                f"{list(bad_color.shape)}",
             )
         name, most = _tag(tag), k.attrs["max_images"]
         made = _new()
@@ -253,7 +270,8 @@ class ImageSummary(_Summary):
         return _serialized(made)
 
 
-# -- audio -----------------------------------------------------------------------------------------------------
+# -- audio
+# -----------------------------------------------------------------------------------------------------
 
 
 def wav(samples: np.ndarray, sample_rate: int) -> bytes:
@@ -264,16 +282,34 @@ def wav(samples: np.ndarray, sample_rate: int) -> bytes:
     rounded = np.clip(np.trunc(scaled + np.copysign(np.float32(0.5), scaled)), -32768, 32767)
     content = rounded.astype("<i2").tobytes()
     bytes_a_frame = 2 * channels
-    return struct.pack(
-        "<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(content), b"WAVE", b"fmt ", 16, 1, channels, sample_rate,
-        sample_rate * bytes_a_frame, bytes_a_frame, 16, b"data", len(content)
-    ) + content
+    return (
+        struct.pack(
+            "<4sI4s4sIHHIIHH4sI",
+            b"RIFF",
+            36 + len(content),
+            b"WAVE",
+            b"fmt ",
+            16,
+            1,
+            channels,
+            sample_rate,
+            sample_rate * bytes_a_frame,
+            bytes_a_frame,
+            16,
+            b"data",
+            len(content),
+        )
+        + content
+    )
 
 
 def _audio(k: KernelContext, tag: Any, tensor: Any, sample_rate: float) -> Any:
     if tensor.ndim not in (2, 3):
         raise InvalidArgumentError(
-            None, None, f"Tensor must be 3-D or 2-D, got: {list(tensor.shape)}: [batch, frames] or [batch, frames, channels]"
+            None,
+            None,
+            f"Tensor must be 3-D or 2-D, got: {list(tensor.shape)}: [batch, frames] or [batch, frames, "
+            "channels]",
         )
     if not sample_rate > 0:
         raise InvalidArgumentError(None, None, f"sample_rate must be > 0, not {sample_rate}")
@@ -334,7 +370,8 @@ class AudioSummaryV2(_Summary):
         return _audio(k, tag, tensor, float(sample_rate))
 
 
-# -- tensors ---------------------------------------------------------------------------------------------------
+# -- tensors
+# ---------------------------------------------------------------------------------------------------
 
 
 def _fill_tensor(into: Any, tensor: Any, dtype: DType) -> None:
@@ -401,7 +438,12 @@ class MergeSummary(_Summary):
     """One summary with the values of all. A tag that comes twice is an error."""
 
     samples = [
-        sample([text(b"\n\x08\n\x01a\x15\x00\x00\x80?").reshape(()), text(b"\n\x08\n\x01b\x15\x00\x00\x00@").reshape(())]),
+        sample(
+            [
+                text(b"\n\x08\n\x01a\x15\x00\x00\x80?").reshape(()),
+                text(b"\n\x08\n\x01b\x15\x00\x00\x00@").reshape(()),
+            ]
+        ),
         sample([text(b"\n\x08\n\x01a\x15\x00\x00\x80?", b"")]),
     ]
 
@@ -413,10 +455,14 @@ class MergeSummary(_Summary):
             try:
                 one.ParseFromString(serialized)
             except DecodeError:
-                raise InvalidArgumentError(None, None, "one of the inputs is no serialized Summary message") from None
+                raise InvalidArgumentError(
+                    None, None, "one of the inputs is no serialized Summary message"
+                ) from None
             for value in one.value:
                 if value.tag in seen:
-                    raise InvalidArgumentError(None, None, f"Duplicate tag {value.tag} found in summary inputs")
+                    raise InvalidArgumentError(
+                        None, None, f"Duplicate tag {value.tag} found in summary inputs"
+                    )
                 if value.tag:
                     seen.add(value.tag)
             made.value.extend(one.value)

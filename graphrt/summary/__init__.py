@@ -1,6 +1,7 @@
 """tf.summary: summaries as nodes, and writers that put them into event files for TensorBoard.
 
-`nodes.py` builds the nodes (the ops are in `ops/summary_ops.py`), `writer.py` writes event files in the background.
+`nodes.py` builds the nodes (the ops are in `ops/summary_ops.py`), `writer.py` writes event files in the
+background.
 """
 
 from typing import Any as _Any

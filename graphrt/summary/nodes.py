@@ -66,12 +66,14 @@ def scalar(name: str, tensor: Any, collections: Any = None, family: str | None =
     return collect(made, collections, [GraphKeys.SUMMARIES])
 
 
-def image(name: str, tensor: Any, max_outputs: int = 3, collections: Any = None, family: str | None = None) -> Tensor:
+def image(
+    name: str, tensor: Any, max_outputs: int = 3, collections: Any = None, family: str | None = None
+) -> Tensor:
     """A summary of pictures.
 
     Args:
-      tensor: [batch, height, width, channels], of 1 (grey), 3 (RGB) or 4 (RGBA) channels: uint8, or floats, which are
-        scaled into the range of pixels, picture by picture.
+      tensor: [batch, height, width, channels], of 1 (grey), 3 (RGB) or 4 (RGBA) channels: uint8, or floats,
+        which are scaled into the range of pixels, picture by picture.
       max_outputs: how many of the batch are shown.
     """
     with summary_scope(name, family, values=[tensor]) as (tag, scope):
@@ -167,7 +169,9 @@ def merge(inputs: Any, collections: Any = None, name: str | None = None) -> Tens
     return collect(made, collections, [])
 
 
-def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None) -> Tensor | None:
+def merge_all(
+    key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None
+) -> Tensor | None:
     """One summary with the values of all of a collection; None where it is empty.
 
     Args:

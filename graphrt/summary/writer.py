@@ -1,7 +1,8 @@
 """FileWriter: events to an event file, in the background.
 
-Events go through a bounded queue to one thread, which writes them and flushes every `flush_secs`. An error of that
-thread is raised by the call that meets it; a writer that nobody closed is closed when the process ends.
+Events go through a bounded queue to one thread, which writes them and flushes every `flush_secs`. An error
+of that thread is raised by the call that meets it; a writer that nobody closed is closed when the process
+ends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class _Background:
         self._thread.start()
 
     def put(self, item: Any, deadline: float | None = None) -> None:
-        """Hand `item` to the thread, and wait while the queue is full. Raises the thread's error where it has one."""
+        """Hand `item` to the thread, and wait while the queue is full. Raises the thread's error where it
+        has one."""
         while True:
             self.check()
             try:
@@ -77,7 +79,9 @@ class _Background:
         try:
             while True:
                 try:
-                    item = self._queue.get(timeout=None if next_flush == 0.0 else max(0.01, next_flush - time.monotonic()))
+                    item = self._queue.get(
+                        timeout=None if next_flush == 0.0 else max(0.01, next_flush - time.monotonic())
+                    )
                 except queue.Empty:
                     self._file.flush()
                     next_flush = 0.0
@@ -158,11 +162,15 @@ class FileWriter:
             shown = graph_def if graph_def is not None else graph
             if isinstance(shown, Graph):
                 shown = shown.as_graph_def(add_shapes=True)
-            self.add_meta_graph(create_meta_graph_def(graph_def=shown, graph=graph if isinstance(graph, Graph) else None))
+            self.add_meta_graph(
+                create_meta_graph_def(graph_def=shown, graph=graph if isinstance(graph, Graph) else None)
+            )
 
     def _start(self) -> None:
         def make() -> _Background:
-            return _Background(os.path.join(self._logdir, "events"), self._suffix, self._max_queue, self._flush_secs)
+            return _Background(
+                os.path.join(self._logdir, "events"), self._suffix, self._max_queue, self._flush_secs
+            )
 
         self._background = self._shared.acquire(make) if self._shared is not None else make()
         _open_writers.add(self)
@@ -176,13 +184,17 @@ class FileWriter:
     def get_logdir(self) -> str:
         return self._logdir
 
-    # -- events ------------------------------------------------------------------------------------------------
+    # -- events
+    # ------------------------------------------------------------------------------------------------
 
     def add_event(self, event: Any) -> None:
         """Add an Event message. A closed writer ignores it."""
         if self._is_closed:
-            _log.warning("Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter is "
-                         "explicitly reopened.")
+            _log.warning(
+                "Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter "
+                "is "
+                "explicitly reopened."
+            )
             return
         assert self._background is not None
         self._background.put(event)
@@ -253,7 +265,8 @@ class FileWriter:
         made = event_pb2.TaggedRunMetadata(tag=tag, run_metadata=run_metadata.SerializeToString())
         self._add(global_step, tagged_run_metadata=made)
 
-    # -- the file ----------------------------------------------------------------------------------------------
+    # -- the file
+    # ----------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Return once all events are in the file. A closed writer does nothing."""

@@ -50,7 +50,10 @@ class CheckpointReader:
 
     def debug_string(self) -> bytes:
         """A line for each tensor: its name, dtype and shape."""
-        lines = [f"{n} ({self._reader.dtype(n).name.upper()}) {list(self._reader.shape(n))}" for n in self._reader.names()]
+        lines = [
+            f"{n} ({self._reader.dtype(n).name.upper()}) {list(self._reader.shape(n))}"
+            for n in self._reader.names()
+        ]
         return "".join(line + "\n" for line in lines).encode()
 
     def __del__(self) -> None:

@@ -1,7 +1,7 @@
 """Which checkpoints a folder has: the `checkpoint` state file, and the files of each.
 
-The state file names the latest checkpoint and the ones that are kept. It is replaced whole, after the checkpoint
-that it names is on the disk.
+The state file names the latest checkpoint and the ones that are kept. It is replaced whole, after the
+checkpoint that it names is on the disk.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def generate_checkpoint_state_proto(
     Args:
       save_dir: the folder; where it is relative, so are paths in the message: to it.
       model_checkpoint_path: the latest checkpoint.
-      all_model_checkpoint_paths: those that are kept, oldest first; the latest is added where it is not the last.
+      all_model_checkpoint_paths: those that are kept, oldest first; the latest is added where it is not the
+        last.
       all_model_checkpoint_timestamps: when each was made, in seconds since 1970.
       last_preserved_timestamp: when the last was made that is kept for ever.
     Raises:
@@ -114,14 +115,16 @@ def write_checkpoint_state(
     )
     if path == made.model_checkpoint_path:
         raise RuntimeError(
-            f"Save path '{model_checkpoint_path}' conflicts with path used for checkpoint state.  Please use a "
+            f"Save path '{model_checkpoint_path}' conflicts with path used for checkpoint state.  Please "
+            "use a "
             "different save path."
         )
     write_file(path, text_format.MessageToString(made).encode())
 
 
 def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None) -> Any:
-    """The CheckpointState message of a folder's state file, its paths joined with the folder's; None without one.
+    """The CheckpointState message of a folder's state file, its paths joined with the folder's; None
+    without one.
 
     Raises:
       ValueError: the file names no checkpoint.
@@ -183,7 +186,8 @@ def get_checkpoint_mtimes(checkpoint_prefixes: list[str]) -> list[float]:
 
 
 def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta") -> str:
-    """The file of a checkpoint's MetaGraphDef. A sharded one of format V1 ends in -?????-of-00005, which goes."""
+    """The file of a checkpoint's MetaGraphDef. A sharded one of format V1 ends in -?????-of-00005, which
+    goes."""
     basename = checkpoint_filename
     if "-?????-of-" in checkpoint_filename:
         basename = checkpoint_filename[: checkpoint_filename.rindex("-?????-of-")]
@@ -193,7 +197,8 @@ def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta
 def remove_checkpoint(
     checkpoint_prefix: str, checkpoint_format_version: int = _V2, meta_graph_suffix: str = "meta"
 ) -> None:
-    """Delete the files of a checkpoint: what makes it one first, so that it never looks whole when it is not."""
+    """Delete the files of a checkpoint: what makes it one first, so that it never looks whole when it is
+    not."""
     if checkpoint_format_version == _V2:
         remove_files([index_name(checkpoint_prefix)])
         remove_files(data_files(checkpoint_prefix))
@@ -214,8 +219,8 @@ def checkpoints_iterator(
     Args:
       min_interval_secs: the least time from one to the next.
       timeout: how long to wait for one, in seconds; None waits for ever.
-      timeout_fn: asked after a timeout, and after each checkpoint: a true answer ends the iterator, a false one goes
-        on. Without one a timeout ends it.
+      timeout_fn: asked after a timeout, and after each checkpoint: a true answer ends the iterator, a false
+        one goes on. Without one a timeout ends it.
     """
     last: str | None = None
     while True:
@@ -256,6 +261,8 @@ def checkpoint_filename(ckpt_dir_or_file: Any) -> str:
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {given}")
     if not checkpoint_exists(prefix):
         raise NotFoundError(
-            None, None, f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}"
+            None,
+            None,
+            f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}",
         )
     return prefix

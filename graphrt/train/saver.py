@@ -1,7 +1,7 @@
 """tf.train.Saver: variables to checkpoints and back; and graphs with their collections to files and back.
 
-`saver_nodes.py` builds the nodes, `checkpoint_state.py` keeps the list of checkpoints, `formats/bundle.py` is the file
-format, `saver_meta_graph.py` the graph's.
+`saver_nodes.py` builds the nodes, `checkpoint_state.py` keeps the list of checkpoints, `formats/bundle.py`
+is the file format, `saver_meta_graph.py` the graph's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from graphrt.core.graph import Graph
 from graphrt.core.graph_keys import GraphKeys
 from graphrt.train import checkpoint_state, saver_meta_graph
 from graphrt.train.checkpoint_reader import CheckpointReader
-from graphrt.train.saver_nodes import V2, BulkSaverBuilder, all_saveable_objects, names_to_saveables, saveable_objects
+from graphrt.train.saver_nodes import (
+    V2,
+    BulkSaverBuilder,
+    all_saveable_objects,
+    names_to_saveables,
+    saveable_objects,
+)
 from graphrt.train.training_util import global_step as value_of_step
 from graphrt.variables.variable import prepend_scope, strip_scope
 
@@ -29,8 +35,8 @@ class Saver:
     """Saves variables to checkpoints and restores them.
 
     Args:
-      var_list: variables (or SaveableObjects), or a dict of them by their names in checkpoints; all of the graph's
-        by default.
+      var_list: variables (or SaveableObjects), or a dict of them by their names in checkpoints; all of the
+        graph's by default.
       reshape: restore variables from tensors of another shape with as many elements.
       sharded: write one shard a device, each where its variables are.
       max_to_keep: how many checkpoints are kept; None or 0 keeps all.
@@ -69,12 +75,23 @@ class Saver:
         filename: str | None = None,
     ) -> None:
         if defer_build and var_list:
-            raise ValueError("If `var_list` is provided then build cannot be deferred. Either set defer_build=False or "
-                             "var_list=None.")
-        self._var_list, self._reshape, self._sharded, self._max_to_keep = var_list, reshape, sharded, max_to_keep
+            raise ValueError(
+                "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or "
+                "var_list=None."
+            )
+        self._var_list, self._reshape, self._sharded, self._max_to_keep = (
+            var_list,
+            reshape,
+            sharded,
+            max_to_keep,
+        )
         self._keep_checkpoint_every_n_hours, self._name = keep_checkpoint_every_n_hours, name
         self._restore_sequentially, self.saver_def, self._builder = restore_sequentially, saver_def, builder
-        self._allow_empty, self._write_version, self._pad_step_number = allow_empty, write_version, pad_step_number
+        self._allow_empty, self._write_version, self._pad_step_number = (
+            allow_empty,
+            write_version,
+            pad_step_number,
+        )
         self._save_relative_paths, self._filename = save_relative_paths, filename
         self._is_built, self._is_empty = False, False
         self._last_checkpoints: list[tuple[str, float]] = []
@@ -128,7 +145,8 @@ class Saver:
         if not self.saver_def.restore_op_name:
             raise ValueError(f"saver_def must specify the restore_op_name: {self.saver_def}")
 
-    # -- messages ----------------------------------------------------------------------------------------------
+    # -- messages
+    # ----------------------------------------------------------------------------------------------
 
     def as_saver_def(self) -> Any:
         """The SaverDef that names its nodes."""
@@ -176,7 +194,8 @@ class Saver:
             save_debug_info=save_debug_info,
         )
 
-    # -- the list of checkpoints -------------------------------------------------------------------------------
+    # -- the list of checkpoints
+    # -------------------------------------------------------------------------------
 
     @property
     def last_checkpoints(self) -> list[str]:
@@ -192,8 +211,9 @@ class Saver:
     def set_last_checkpoints_with_time(self, last_checkpoints_with_time: list[tuple[str, float]]) -> None:
         """Say which checkpoints there are, as (prefix, time in seconds since 1970), oldest first."""
         if not isinstance(last_checkpoints_with_time, list):
-            raise AssertionError("last_checkpoints_with_time must be a list, not "
-                                 f"{type(last_checkpoints_with_time).__name__}")
+            raise AssertionError(
+                f"last_checkpoints_with_time must be a list, not {type(last_checkpoints_with_time).__name__}"
+            )
         self._last_checkpoints = last_checkpoints_with_time
 
     def recover_last_checkpoints(self, checkpoint_paths: Any) -> None:
@@ -224,7 +244,8 @@ class Saver:
         except errors.OpError as error:
             _log.warning("Ignoring: %s", error)
 
-    # -- saving and restoring ----------------------------------------------------------------------------------
+    # -- saving and restoring
+    # ----------------------------------------------------------------------------------
 
     def save(
         self,
@@ -238,7 +259,8 @@ class Saver:
         strip_default_attrs: bool = False,
         save_debug_info: bool = False,
     ) -> str | None:
-        """Write a checkpoint: its files, then the graph's, then the state file that lists it; then delete old ones.
+        """Write a checkpoint: its files, then the graph's, then the state file that lists it; then delete
+        old ones.
 
         Args:
           sess: a session with the variables.
@@ -265,7 +287,9 @@ class Saver:
             step = global_step if isinstance(global_step, int) else _step_number(sess, global_step)
             checkpoint_file = f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
         elif os.path.basename(save_path) == latest_filename and not self._sharded:
-            raise ValueError(f"'latest_filename' collides with 'save_path': '{latest_filename}' and '{save_path}'")
+            raise ValueError(
+                f"'latest_filename' collides with 'save_path': '{latest_filename}' and '{save_path}'"
+            )
         _check_session(sess)
         made: str | None = None
         folder = os.path.dirname(save_path)
@@ -277,7 +301,9 @@ class Saver:
             if write_meta_graph:
                 name = checkpoint_state.meta_graph_filename(checkpoint_file, meta_graph_suffix)
                 with sess.graph.as_default():
-                    self.export_meta_graph(name, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info)
+                    self.export_meta_graph(
+                        name, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info
+                    )
             if made is not None and write_state:
                 self._record(made)
                 checkpoint_state.write_checkpoint_state(
@@ -321,13 +347,18 @@ class Saver:
             raise _explained(error, "a mismatch between the current graph and the graph") from None
 
     def _restore_objects(self, sess: Any, prefix: str, keys: dict[str, str]) -> None:
-        """Restore from a checkpoint of tf.train.Checkpoint, whose tensors are keyed by objects; `keys` by variables."""
+        """Restore from a checkpoint of tf.train.Checkpoint, whose tensors are keyed by objects; `keys` by
+        variables."""
         var_list = all_saveable_objects() if self._var_list is None else self._var_list
         saveables = saveable_objects(var_list if isinstance(var_list, dict) else names_to_saveables(var_list))
         missing = sorted({spec.name for s in saveables for spec in s.specs} - set(keys))
         if missing:
-            raise errors.NotFoundError(None, None, f"the object-based checkpoint {prefix} has no variables called "
-                                       f"{', '.join(missing)}; it has {', '.join(sorted(keys))}")
+            raise errors.NotFoundError(
+                None,
+                None,
+                f"the object-based checkpoint {prefix} has no variables called "
+                f"{', '.join(missing)}; it has {', '.join(sorted(keys))}",
+            )
         if self._object_restore_saver is None:
             for saveable in saveables:
                 for spec in saveable.specs:
@@ -340,7 +371,9 @@ _NAME_FIELDS = ("filename_tensor_name", "save_tensor_name", "restore_op_name")
 
 
 def _step_number(sess: Any, step: Any) -> int:
-    return int(step) if hasattr(step, "__index__") and not hasattr(step, "graph") else value_of_step(sess, step)
+    return (
+        int(step) if hasattr(step, "__index__") and not hasattr(step, "graph") else value_of_step(sess, step)
+    )
 
 
 def _check_session(sess: Any) -> None:
@@ -349,10 +382,13 @@ def _check_session(sess: Any) -> None:
 
 
 def _explained(error: errors.OpError, what: str) -> errors.OpError:
-    return type(error)(error.node_def, error.op,
-                       f"Restoring from checkpoint failed. This is most likely due to {what} from the checkpoint. Please "
-                       "ensure that you have not altered the graph expected based on the checkpoint. Original error:\n\n"
-                       + error.message)
+    return type(error)(
+        error.node_def,
+        error.op,
+        f"Restoring from checkpoint failed. This is most likely due to {what} from the checkpoint. Please "
+        "ensure that you have not altered the graph expected based on the checkpoint. Original error:\n\n"
+        + error.message,
+    )
 
 
 def _object_keys(prefix: str) -> dict[str, str] | None:
@@ -367,7 +403,8 @@ def _object_keys(prefix: str) -> dict[str, str] | None:
 
 
 def _get_saver_or_default() -> Saver:
-    """The Saver of the collection 'savers'; a sharded one of all variables, which joins it, where it is empty.
+    """The Saver of the collection 'savers'; a sharded one of all variables, which joins it, where it is
+    empty.
 
     Raises:
       RuntimeError: there are several.
@@ -375,8 +412,11 @@ def _get_saver_or_default() -> Saver:
     graph = get_default_graph()
     found = graph.get_collection(GraphKeys.SAVERS)
     if len(found) > 1:
-        raise RuntimeError(f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing "
-                           "it to the constructor.")
+        raise RuntimeError(
+            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by "
+            "passing "
+            "it to the constructor."
+        )
     if not found:
         found = [Saver(sharded=True, allow_empty=True)]
         graph.add_to_collection(GraphKeys.SAVERS, found[0])
@@ -443,7 +483,9 @@ def import_meta_graph(
     Raises:
       OSError: the file does not exist, or is no MetaGraphDef.
     """
-    return _import_meta_graph_with_return_elements(meta_graph_or_file, clear_devices, import_scope, **kwargs)[0]
+    return _import_meta_graph_with_return_elements(meta_graph_or_file, clear_devices, import_scope, **kwargs)[
+        0
+    ]
 
 
 def _import_meta_graph_with_return_elements(
@@ -458,7 +500,11 @@ def _import_meta_graph_with_return_elements(
     if isinstance(message, (str, bytes, os.PathLike)):
         message = saver_meta_graph.read_meta_graph_file(os.fsdecode(message))
     variables, elements = saver_meta_graph.import_scoped_meta_graph(
-        message, clear_devices=clear_devices, import_scope=import_scope, return_elements=return_elements, **kwargs
+        message,
+        clear_devices=clear_devices,
+        import_scope=import_scope,
+        return_elements=return_elements,
+        **kwargs,
     )
     if message.HasField("saver_def"):
         scope = import_scope

@@ -1,4 +1,5 @@
-"""How collections travel in a MetaGraphDef: as messages where their items have them, else as names or numbers."""
+"""How collections travel in a MetaGraphDef: as messages where their items have them, else as names or
+numbers."""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ class ProtoFunctions(NamedTuple):
 _registered: dict[str, ProtoFunctions] = {}
 
 
-def register_proto_function(collection_name: str, proto_type: Any, to_proto: Callable[..., Any],
-                            from_proto: Callable[..., Any]) -> None:
+def register_proto_function(
+    collection_name: str, proto_type: Any, to_proto: Callable[..., Any], from_proto: Callable[..., Any]
+) -> None:
     """Say how the items of a collection travel: `to_proto(item, export_scope=...)`, `from_proto(message,
     import_scope=...)`."""
     _registered[collection_name] = ProtoFunctions(proto_type, to_proto, from_proto)
@@ -118,11 +120,14 @@ def fill_collection(meta_graph_def: Any, key: Any, items: list[Any], export_scop
             values.extend(items)
     except (AttributeError, TypeError, ValueError, ModuleNotFoundError) as error:
         del meta_graph_def.collection_def[key]
-        _log.warning("The collection %r is left out of the meta graph: its items have no form there: %s", key, error)
+        _log.warning(
+            "The collection %r is left out of the meta graph: its items have no form there: %s", key, error
+        )
 
 
-def restore_collections(meta_graph_def: Any, graph: Any, scope: str, skipped: str | None,
-                        predicate: Callable[[str], bool]) -> None:
+def restore_collections(
+    meta_graph_def: Any, graph: Any, scope: str, skipped: str | None, predicate: Callable[[str], bool]
+) -> None:
     """Add the collections of a MetaGraphDef to `graph`, which has its nodes under `scope`."""
     keys = sorted(meta_graph_def.collection_def, key=lambda k: (k != GraphKeys.TRAINABLE_VARIABLES, k))
     version = meta_graph_def.meta_info_def.tensorflow_version
@@ -144,13 +149,16 @@ def restore_collections(meta_graph_def: Any, graph: Any, scope: str, skipped: st
             elif kind == "int64_list":
                 graph.add_to_collection(key, int(value))
             elif kind == "bytes_list":
-                graph.add_to_collection(key, prepend_scope(value.decode(), scope).encode() if scope else value)
+                graph.add_to_collection(
+                    key, prepend_scope(value.decode(), scope).encode() if scope else value
+                )
             else:
                 graph.add_to_collection(key, value)
 
 
-def _restored(functions: ProtoFunctions, key: str, value: bytes, scope: str, version: str,
-              variables: dict[bytes, Any]) -> Any:
+def _restored(
+    functions: ProtoFunctions, key: str, value: bytes, scope: str, version: str, variables: dict[bytes, Any]
+) -> Any:
     """The item of a message; one object for a variable that is in several collections."""
     is_variable = key in VARIABLE_COLLECTIONS
     if is_variable and value in variables:

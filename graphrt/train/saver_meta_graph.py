@@ -13,7 +13,6 @@ from google.protobuf.message import DecodeError
 from graphrt.core import registry
 from graphrt.core.attr_values import attr_to_proto
 from graphrt.core.default_graph import get_default_graph
-from graphrt.core.errors import NotFoundError
 from graphrt.core.graph import Graph
 from graphrt.core.graph_def import import_graph_def
 from graphrt.core.graph_keys import GraphKeys
@@ -34,11 +33,17 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
     Returns:
       The file's path.
     """
-    message = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
+    message = (
+        graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
+    )
     if logdir:
         os.makedirs(logdir, exist_ok=True)
     path = os.path.join(logdir, name)
-    content = text_format.MessageToString(message).encode() if as_text else message.SerializeToString(deterministic=True)
+    content = (
+        text_format.MessageToString(message).encode()
+        if as_text
+        else message.SerializeToString(deterministic=True)
+    )
     write_file(path, content)
     return path
 
@@ -63,8 +68,11 @@ def create_meta_graph_def(
 
     if graph is not None and not isinstance(graph, Graph):
         raise TypeError(f"graph must be of type Graph. Received type: {type(graph)}.")
-    for what, given, field in (("meta_info_def", meta_info_def, "tags"), ("graph_def", graph_def, "node"),
-                               ("saver_def", saver_def, "restore_op_name")):
+    for what, given, field in (
+        ("meta_info_def", meta_info_def, "tags"),
+        ("graph_def", graph_def, "node"),
+        ("saver_def", saver_def, "restore_op_name"),
+    ):
         if given is not None and not hasattr(given, field):
             raise TypeError(f"{what} must be a message of its kind. Received type: {type(given)}.")
     graph = graph or get_default_graph()
@@ -147,7 +155,11 @@ def _strip_default_attrs(meta_graph_def: Any) -> None:
         if op_def is None:
             continue
         for key, attr in op_def.attrs.items():
-            if key in node.attr and attr.default is not REQUIRED and attr_to_proto(attr.default, attr) == node.attr[key]:
+            if (
+                key in node.attr
+                and attr.default is not REQUIRED
+                and attr_to_proto(attr.default, attr) == node.attr[key]
+            ):
                 del node.attr[key]
     meta_graph_def.meta_info_def.stripped_default_attrs = True
 
@@ -164,7 +176,9 @@ def _other_savers_nodes(graph_def: Any, saver_def: Any) -> set[str]:
     return {n.name for n in graph_def.node if any(n.name.startswith(s) for s in scopes)}
 
 
-def _scoped_node(node: Any, into: Any, export_scope: str | None, unbound: list[str], clear_devices: bool) -> None:
+def _scoped_node(
+    node: Any, into: Any, export_scope: str | None, unbound: list[str], clear_devices: bool
+) -> None:
     """Copy a node without `export_scope` in its names; inputs from outside it are marked."""
     into.CopyFrom(node)
     for i, source in enumerate(node.input):
@@ -241,7 +255,9 @@ def export_scoped_meta_graph(
         write_graph(made, os.path.dirname(filename), os.path.basename(filename), as_text)
         if save_debug_info:
             name = os.path.splitext(filename)[0] + ".debug"
-            write_graph(_debug_info(made, graph, export_scope), os.path.dirname(name), os.path.basename(name), as_text)
+            write_graph(
+                _debug_info(made, graph, export_scope), os.path.dirname(name), os.path.basename(name), as_text
+            )
     return made, variables
 
 
@@ -316,12 +332,16 @@ def import_scoped_meta_graph(
         message = meta_graph_or_file
     if unbound_inputs_col_name and unbound_inputs_col_name in message.collection_def:
         collection = message.collection_def[unbound_inputs_col_name]
-        needed = sorted(v.decode() if isinstance(v, bytes) else v for v in
-                        getattr(collection, collection.WhichOneof("kind")).value)
+        needed = sorted(
+            v.decode() if isinstance(v, bytes) else v
+            for v in getattr(collection, collection.WhichOneof("kind")).value
+        )
         if needed and needed != sorted(input_map or ()):
             missing = [n for n in needed if n not in (input_map or ())]
-            raise ValueError(f"Graph contains unbound inputs: {','.join(missing)}. Must provide these inputs through "
-                             "input_map.")
+            raise ValueError(
+                f"Graph contains unbound inputs: {','.join(missing)}. Must provide these inputs through "
+                "input_map."
+            )
     graph = graph or get_default_graph()
     with graph.as_default():
         graph_def = message.graph_def
@@ -330,7 +350,11 @@ def import_scoped_meta_graph(
             graph_def.CopyFrom(message.graph_def)
             for node in graph_def.node:
                 node.device = ""
-        scope = graph.unique_name(import_scope or "", mark_as_used=False) if import_scope or graph.get_name_scope() else ""
+        scope = (
+            graph.unique_name(import_scope or "", mark_as_used=False)
+            if import_scope or graph.get_name_scope()
+            else ""
+        )
         elements = import_graph_def(graph_def, input_map, return_elements, import_scope or scope)
         restore_collections(message, graph, scope, unbound_inputs_col_name, restore_collections_predicate)
         variables = graph.get_collection(GraphKeys.GLOBAL_VARIABLES, re.escape(scope) if scope else None)

@@ -1,8 +1,8 @@
 """The nodes that save and restore variables, as TensorFlow's Saver builds them.
 
-Each thing that is saved is a SaveableObject: a list of SaveSpecs (a tensor, its name in the checkpoint, which part of
-a larger tensor it is), and `restore`, which builds the assignment from restored tensors. Objects other than variables
-join a Saver by a SaveableObject in the collection `saveable_objects`.
+Each thing that is saved is a SaveableObject: a list of SaveSpecs (a tensor, its name in the checkpoint,
+which part of a larger tensor it is), and `restore`, which builds the assignment from restored tensors.
+Objects other than variables join a Saver by a SaveableObject in the collection `saveable_objects`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from graphrt.control_flow.dependencies import with_dependencies
 from graphrt.core import raw
 from graphrt.core.convert import constant_tensor, convert_to_tensor
 from graphrt.core.default_graph import get_default_graph, name_scope
@@ -18,7 +19,6 @@ from graphrt.core.dtypes import DType
 from graphrt.core.graph_keys import GraphKeys
 from graphrt.core.operation import Operation
 from graphrt.core.tensor import Tensor
-from graphrt.control_flow.dependencies import with_dependencies
 from graphrt.variables.lifting import group
 from graphrt.variables.partitioned_variable import PartitionedVariable
 from graphrt.variables.resource_variable import BaseResourceVariable
@@ -45,8 +45,10 @@ class SaveSpec:
         self._tensor, self.slice_spec, self.name = tensor, slice_spec, name
         if callable(tensor):
             if dtype is None or device is None:
-                raise AssertionError("When passing a callable `tensor` to a SaveSpec, an explicit dtype and device must "
-                                     "be provided.")
+                raise AssertionError(
+                    "When passing a callable `tensor` to a SaveSpec, an explicit dtype and device must "
+                    "be provided."
+                )
             self.dtype, self.device = dtype, device
         else:
             self.dtype = tensor.dtype if dtype is None else dtype
@@ -113,7 +115,8 @@ class ResourceVariableSaveable(SaveableObject):
             value = raw.Identity(value)
             if not self._shape.is_compatible_with(value.shape):
                 raise ValueError(
-                    f"Received incompatible tensor with shape {value.shape} when attempting to restore variable with "
+                    f"Received incompatible tensor with shape {value.shape} when attempting to restore "
+                    "variable with "
                     f"shape {self._shape} and name {self.name}."
                 )
             return raw.AssignVariableOp(self.handle_op, value)
@@ -123,7 +126,10 @@ def _reader(variable: Any) -> Callable[[], Tensor]:
     def read() -> Tensor:
         graph = get_default_graph()
         with graph.device(variable.device):
-            value = variable.read_value()
+            with name_scope("Read"):
+                raw.DisableCopyOnRead(variable.handle)
+                value = variable._read()
+            value = raw.Identity(value)
             with graph.device("/device:CPU:0"):
                 return raw.Identity(value)
 
@@ -135,9 +141,12 @@ def _as_sizes(shape: Any) -> Any:
 
 
 def all_saveable_objects(scope: str | None = None) -> list[Any]:
-    """What a Saver saves where it is not told: global variables and the SaveableObjects of their collection."""
+    """What a Saver saves where it is not told: global variables and the SaveableObjects of their
+    collection."""
     graph = get_default_graph()
-    return graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope) + graph.get_collection(GraphKeys.SAVEABLE_OBJECTS, scope)
+    return graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope) + graph.get_collection(
+        GraphKeys.SAVEABLE_OBJECTS, scope
+    )
 
 
 def _flat(values: Any) -> Iterable[Any]:
@@ -185,7 +194,8 @@ def names_to_saveables(var_list: Any) -> dict[str, Any]:
 
 
 def _others(value: Any) -> dict[str, Callable[..., Any]] | None:
-    """The makers of the SaveableObjects of a table, iterator or other object with a state; None of a variable."""
+    """The makers of the SaveableObjects of a table, iterator or other object with a state; None of a
+    variable."""
     gather = getattr(value, "_gather_saveables_for_checkpoint", None)
     return None if gather is None or isinstance(value, Variable) else gather()
 
@@ -199,7 +209,8 @@ def _variable_tensor(var: Any) -> Tensor:
 def _saveables_of(value: Any, name: str) -> Iterable[SaveableObject]:
     if not isinstance(name, str):
         raise TypeError(
-            f"names_to_saveables must be a dict mapping string names to trackable operations. Name is not a string: {name}"
+            "names_to_saveables must be a dict mapping string names to trackable operations. Name is not a "
+            f"string: {name}"
         )
     if isinstance(value, SaveableObject):
         yield value
@@ -227,13 +238,17 @@ def _saveables_of(value: Any, name: str) -> Iterable[SaveableObject]:
         tensor = _variable_tensor(value)
         if tensor.op.type not in _VARIABLES:
             raise TypeError(
-                f"names_to_saveables must be a dict mapping string names to Tensors/Variables. Not a variable: {tensor}"
+                "names_to_saveables must be a dict mapping string names to Tensors/Variables. Not a "
+                f"variable: {tensor}"
             )
-        yield (ReferenceVariableSaveable if tensor.op.type in _REF_VARIABLES else ResourceVariableSaveable)(tensor, "", name)
+        yield (ReferenceVariableSaveable if tensor.op.type in _REF_VARIABLES else ResourceVariableSaveable)(
+            tensor, "", name
+        )
 
 
 def saveable_objects(by_name: dict[str, Any]) -> list[SaveableObject]:
-    """The SaveableObjects of variables by name, in the names' order. Raises ValueError where one comes twice."""
+    """The SaveableObjects of variables by name, in the names' order. Raises ValueError where one comes
+    twice."""
     made: list[SaveableObject] = []
     seen: set[int] = set()
     for name in sorted(by_name):
@@ -272,14 +287,21 @@ class BaseSaverBuilder:
             raise RuntimeError(f"Unexpected write_version: {self._write_version}")
         return raw.SaveSlices(filename_tensor, names, slices, tensors, name="save")
 
-    def restore_op(self, filename_tensor: Tensor, saveable: SaveableObject, preferred_shard: int) -> list[Tensor]:
+    def restore_op(
+        self, filename_tensor: Tensor, saveable: SaveableObject, preferred_shard: int
+    ) -> list[Tensor]:
         """The tensors of one of them, read from the checkpoint."""
         return [
-            raw.RestoreV2(filename_tensor, [s.name], [s.slice_spec], dtypes=[s.dtype.base_dtype])[0] for s in saveable.specs
+            raw.RestoreV2(filename_tensor, [s.name], [s.slice_spec], dtypes=[s.dtype.base_dtype])[0]
+            for s in saveable.specs
         ]
 
     def bulk_restore(
-        self, filename_tensor: Tensor, saveables: list[SaveableObject], preferred_shard: int, restore_sequentially: bool
+        self,
+        filename_tensor: Tensor,
+        saveables: list[SaveableObject],
+        preferred_shard: int,
+        restore_sequentially: bool,
     ) -> list[Tensor]:
         """The tensors of all of them, in order."""
         made: list[Tensor] = []
@@ -304,7 +326,13 @@ class BaseSaverBuilder:
     ) -> Any:
         """Add the nodes, and return the SaverDef that names them."""
         return self._build_internal(
-            names_to_saveables, reshape, sharded, max_to_keep, keep_checkpoint_every_n_hours, name, restore_sequentially,
+            names_to_saveables,
+            reshape,
+            sharded,
+            max_to_keep,
+            keep_checkpoint_every_n_hours,
+            name,
+            restore_sequentially,
             filename,
         )
 
@@ -350,14 +378,18 @@ class BaseSaverBuilder:
         for saveable in saveables:
             devices = {canonical_name(spec.device) for spec in saveable.specs}
             if len(devices) != 1:
-                raise ValueError(f"All tensors of a saveable object must be on the same device: {saveable.name}")
+                raise ValueError(
+                    f"All tensors of a saveable object must be on the same device: {saveable.name}"
+                )
             found.setdefault(devices.pop(), []).append(saveable)
         return sorted(found.items())
 
     def _save(self, filename_tensor: Tensor, saveables: list[SaveableObject]) -> Tensor:
         return with_dependencies([self.save_op(filename_tensor, saveables)], filename_tensor)
 
-    def _sharded_save(self, filename_tensor: Tensor, per_device: list[tuple[str, list[SaveableObject]]]) -> Tensor:
+    def _sharded_save(
+        self, filename_tensor: Tensor, per_device: list[tuple[str, list[SaveableObject]]]
+    ) -> Tensor:
         graph = get_default_graph()
         is_merged = self._write_version == V2
         base = filename_tensor
@@ -402,7 +434,7 @@ class BaseSaverBuilder:
                     known = tensor.get_shape()
                     shapes.append(known if known.is_fully_defined() else raw.Shape(tensor))
             count = len(saveable.specs)
-            assigned.append(saveable.restore(tensors[at:at + count], shapes))
+            assigned.append(saveable.restore(tensors[at : at + count], shapes))
             at += count
         return group(*assigned, name=name)
 
@@ -417,7 +449,9 @@ class BaseSaverBuilder:
         for shard, (device, saveables) in enumerate(per_device):
             with get_default_graph().device(device):
                 restores.append(
-                    self._restore(filename_tensor, saveables, restore_sequentially, reshape, shard, "restore_shard")
+                    self._restore(
+                        filename_tensor, saveables, restore_sequentially, reshape, shard, "restore_shard"
+                    )
                 )
         return group(*restores, name="restore_all")
 
@@ -426,7 +460,11 @@ class BulkSaverBuilder(BaseSaverBuilder):
     """Reads all tensors by one node."""
 
     def bulk_restore(
-        self, filename_tensor: Tensor, saveables: list[SaveableObject], preferred_shard: int, restore_sequentially: bool
+        self,
+        filename_tensor: Tensor,
+        saveables: list[SaveableObject],
+        preferred_shard: int,
+        restore_sequentially: bool,
     ) -> list[Tensor]:
         specs = [spec for saveable in saveables for spec in saveable.specs]
         names, slices = [s.name for s in specs], [s.slice_spec for s in specs]
@@ -435,7 +473,8 @@ class BulkSaverBuilder(BaseSaverBuilder):
 
 
 def _add_partitioned_values() -> None:
-    """Give partitioned variables of collections their value's node, which an import of the graph looks for."""
+    """Give partitioned variables of collections their value's node, which an import of the graph looks
+    for."""
     graph = get_default_graph()
     for key in graph.get_all_collection_keys():
         for element in graph.get_collection(key):

@@ -25,13 +25,16 @@ from graphrt.core.errors import (
 )
 from graphrt.transport import security
 from graphrt.transport.interface import Buffers, Done
+from graphrt.transport.link import MAX_PAYLOAD
 from graphrt.transport.link_io import LINK_METHOD, Link
 from graphrt.transport.loop import LoopThread, io_loop
 
 CONNECT_TIMEOUT = 20.0
+# What protobuf can hold, where nothing lower is asked for.
+MOST_UNARY = min((1 << 31) - 1, MAX_PAYLOAD)
 OPTIONS: list[tuple[str, Any]] = [
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", MOST_UNARY),
+    ("grpc.max_receive_message_length", MOST_UNARY),
     ("grpc.enable_http_proxy", 0),
     ("grpc.http2.lookahead_bytes", 16 << 20),
     ("grpc.http2.max_frame_size", 1 << 20),
@@ -44,8 +47,6 @@ OPTIONS: list[tuple[str, Any]] = [
     ("grpc.optimization_target", "throughput"),
     ("grpc.lb_policy_name", "pick_first"),
 ]
-# What protobuf can hold.
-_MOST_UNARY = (1 << 31) - 1
 
 
 class GrpcPeer:
@@ -177,7 +178,7 @@ class GrpcPeer:
         if stub is None:
             stub = self._methods[method] = self._channel.unary_unary(method)
         message = b"".join(request) if isinstance(request, list) else bytes(request)
-        if len(message) > _MOST_UNARY:
+        if len(message) > MOST_UNARY:
             raise ResourceExhaustedError(
                 None,
                 None,

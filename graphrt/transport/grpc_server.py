@@ -11,14 +11,14 @@ import grpc.aio
 
 from graphrt.core.errors import InvalidArgumentError, OpError, UnavailableError
 from graphrt.transport import security
-from graphrt.transport.grpc_peer import GrpcPeer, peers
+from graphrt.transport.grpc_peer import MOST_UNARY, GrpcPeer, peers
 from graphrt.transport.interface import Request, Service
 from graphrt.transport.link_io import LINK_METHOD, Link
 from graphrt.transport.loop import io_loop
 
 _OPTIONS: list[tuple[str, Any]] = [
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", MOST_UNARY),
+    ("grpc.max_receive_message_length", MOST_UNARY),
     ("grpc.so_reuseport", 0),
     ("grpc.http2.lookahead_bytes", 16 << 20),
     ("grpc.http2.max_frame_size", 1 << 20),

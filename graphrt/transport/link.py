@@ -13,6 +13,7 @@ bytes, so that a tensor is aligned where it arrives. Integers are little-endian.
 from __future__ import annotations
 
 import itertools
+import os
 import struct
 from collections import deque
 from typing import Any, NamedTuple
@@ -24,7 +25,8 @@ from graphrt.core.errors import OpError, ResourceExhaustedError, UnavailableErro
 PIECE = 1 << 20
 BEAT = 10.0
 SILENCE = 30.0
-MAX_PAYLOAD = 1 << 36
+# What a message may carry, in bytes: GRAPHRT_MAX_MESSAGE_BYTES, or 64 GiB.
+MAX_PAYLOAD = int(os.environ.get("GRAPHRT_MAX_MESSAGE_BYTES") or 1 << 36)
 CALL, ANSWER, POST, CANCEL, LIFE = 1, 2, 3, 4, 5
 CONTINUED = 0x80
 _HEADER = struct.Struct("<BxxxIIIQ")
@@ -103,6 +105,12 @@ class LinkMachine:
     def _queue(self, kind: int, number: int, head: bytes, payload: Any) -> None:
         buffers = payload if payload.__class__ is list else [payload]
         total = sum([len(b) for b in buffers])
+        if total > MAX_PAYLOAD:
+            raise ResourceExhaustedError(
+                None,
+                None,
+                f"a message of {total} bytes is more than GRAPHRT_MAX_MESSAGE_BYTES allows ({MAX_PAYLOAD})",
+            )
         if total <= PIECE:
             frame = _frame(kind, number, head, buffers, total, total)
             if total <= _JOINED_UP_TO:
@@ -156,8 +164,12 @@ class LinkMachine:
                 piece = view[at : at + piece_size]
                 at += piece_size
                 at += -at % _ALIGN
-                if at > len(view) or total > MAX_PAYLOAD:
+                if at > len(view) or piece_size > total:
                     raise ValueError("a frame's lengths are wrong")
+                if total > MAX_PAYLOAD:
+                    raise ValueError(
+                        f"a message of {total} bytes, where GRAPHRT_MAX_MESSAGE_BYTES allows {MAX_PAYLOAD}"
+                    )
                 if kind & CONTINUED or piece_size < total:
                     complete = self._assemble(
                         kind & ~CONTINUED, number, head, piece, total, bool(kind & CONTINUED)

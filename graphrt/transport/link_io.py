@@ -41,7 +41,10 @@ class Link:
         machine = self.machine
         number = machine.new_id()
         self._waiting[number] = done
-        machine.call(number, method, payload)
+        try:
+            machine.call(number, method, payload)
+        except OpError as error:  # too big
+            self._answered(number, None, error)
         self._flush()
         if self.error is not None:
             self._answered(number, None, self.error)
@@ -139,10 +142,13 @@ class Link:
         def answer(message: Any, error: OpError | None) -> None:
             self._answering.pop(number, None)
             if self.error is None:
+                if error is None:
+                    try:
+                        machine.answer(number, message)
+                    except OpError as too_big:
+                        error = too_big
                 if error is not None:
                     machine.fail(number, error)
-                else:
-                    machine.answer(number, message)
                 self._flush()
 
         request = self._answering[number] = Request(event.method, event.payload, answer, self)

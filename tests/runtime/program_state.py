@@ -108,9 +108,9 @@ def update(w: Writer) -> None:
     def make(b: Builder, value: Any) -> Any:
         v = b.variables[n]
         with b.after_effects(v):
-            updated = updated(b, n, kind, value)
+            done = updated(b, n, kind, value)
             # What is given on is a copy of now: later updates do not show in it.
-            with b.tf.control_dependencies([updated]):
+            with b.tf.control_dependencies([done]):
                 made = b.tf.add(v.read_value(), b.tf.ones([], v.dtype.base_dtype))
         b.effect(v, made.op)
         return made
@@ -227,7 +227,8 @@ def cond(w: Writer) -> None:
         return made
 
     w.emit(
-        f"cond {kinds}{' nested' if nested else ''}{f' updates {n}' if n is not None else ''}{' queued' if queued else ''}"
+        f"cond {kinds}{' nested' if nested else ''}{f' updates {n}' if n is not None else ''}"
+        f"{' queued' if queued else ''}"
         f"{' random' if seed is not None else ''}",
         make,
         [p, i, j],

@@ -1,8 +1,8 @@
 """What random programs are made of: values with a static type, instructions, steps.
 
-Types are a dtype, a shape (where 'B' is the batch size, unknown to the graph) and, for floats, a bound if they
-are whole numbers. Sums and products of whole numbers are exact in any order, so what adds many of them up only
-ever meets those, and "equal" can mean every bit.
+Types are a dtype, a shape (where 'B' is the batch size, unknown to the graph) and, for floats, a bound if
+they are whole numbers. Sums and products of whole numbers are exact in any order, so what adds many of them up
+only ever meets those, and "equal" can mean every bit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Choices:
 
 
 class Instruction(NamedTuple):
-    """`make(builder, *inputs)` builds the nodes of one or more values, on device number `device` of the assignment."""
+    """`make(builder, *inputs)` builds the nodes of one or more values, on number `device` of the devices."""
 
     text: str
     make: Callable[..., Any]
@@ -78,7 +78,7 @@ class Program:
             at += len(made.types)
             args = ", ".join(f"v{i}" for i in made.inputs)
             lines.append(
-                f"  {names} = {made.text}({args})  # {', '.join(map(str, made.types))} on device {made.device}"
+                f"  {names} = {made.text}({args})  # {', '.join(map(str, made.types))} on {made.device}"
             )
         return "\n".join(["Program:", *lines, *(f"  {s}" for s in self.steps)])
 
@@ -95,7 +95,7 @@ class Program:
 
 
 class Builder:
-    """What instructions share while a graph is built: variables, queues, and what the next effect on each waits for."""
+    """What instructions share while a graph is built: variables, queues, and what their next effects wait for."""
 
     def __init__(self, tf: Any) -> None:
         self.tf = tf
@@ -121,7 +121,7 @@ class Writer:
         self.types = self.program.types
         self.variables: list[tuple[str, Shape, bool]] = []  # dtype, shape, is_ref
         self.queued: list[int] = []
-        # Values that effects come with. What waits for one and takes it too waits for nothing where it is fed.
+        # Values that effects come with. What takes one as well as waiting for it does not wait where it is fed.
         self.effects: set[int] = set()
         self.seeds = 0
 

@@ -1,4 +1,4 @@
-"""Buffers: two values that live at once never share one, and memory that someone holds is never handed out."""
+"""Buffers: two values that live at once never share one, and memory that is held is never handed out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices with memory of their own: what a kernel gets is where it reads, and what is in the wrong place is refused."""
+"""Devices with memory of their own: kernels get arrays where they read, and refuse what is elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads for work that blocks: as many as block at once, kept for the next, none that work waits for in vain."""
+"""Threads for work that blocks: as many as block at once, kept for the next, and always enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node is alive under its guard exactly where it is by the rules of Switch and Merge, on every outcome of the predicates."""
+"""Guards hold exactly where a node is alive by the rules of Switch and Merge, on every outcome."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from tests.runtime.nodes import Value, arg, node, predicate, switch
 from tests.runtime.program_writer import Choices
 
 
+def pick(values: list[Value], c: Choices) -> Value:
+    return values[-1 - c.below(len(values))]
+
+
 def merge(name: str, inputs: list[Value]) -> Node:
     return node("Merge", name, inputs, dtypes=[float32, int32], N=len(inputs))
 
@@ -26,19 +30,18 @@ def random_nodes(c: Choices) -> tuple[list[Node], list[Node]]:
     values: list[Value] = [(x, 0)]
     flags: list[Value] = [(p, 0) for p in predicates]
     for number in range(2 + c.below(12)):
-        pick = lambda: values[-1 - c.below(len(values))]  # noqa: E731
         kind = c.below(5)
         if kind == 0:
-            made = switch(f"s{number}", pick(), flags[c.below(len(flags))])
+            made = switch(f"s{number}", pick(values, c), flags[c.below(len(flags))])
             values += [(made, 0), (made, 1)]
         elif kind == 1:
             made = merge(f"m{number}", [values[c.below(len(values))] for _ in range(2 + c.below(2))])
             values.append((made, 0))
         elif kind == 2:
-            made = node("AddV2", f"a{number}", [pick(), pick()])
+            made = node("AddV2", f"a{number}", [pick(values, c), pick(values, c)])
             values.append((made, 0))
         elif kind == 3:
-            made = node("Neg", f"n{number}", [pick()], [nodes[c.below(len(nodes))]])
+            made = node("Neg", f"n{number}", [pick(values, c)], [nodes[c.below(len(nodes))]])
             values.append((made, 0))
         else:
             # A predicate that passes through a branch is known as the same one.

@@ -1,4 +1,4 @@
-"""The queue machine against a plain model: whatever happens in whatever order, it does what the slow and simple one does."""
+"""The queue machine does what a slow and simple model of it does, whatever happens in whatever order."""
 
 from __future__ import annotations
 

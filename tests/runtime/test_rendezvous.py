@@ -1,4 +1,4 @@
-"""Every receiver is called once: with the tensor that was sent under its key, whichever came first, or with the first error."""
+"""Every receiver is called once: with what was sent under its key, whichever came first, or the first error."""
 
 from __future__ import annotations
 

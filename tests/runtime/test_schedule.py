@@ -102,7 +102,7 @@ def test_what_waits_for_the_update_comes_after_it() -> None:
 
 
 def run_segments(segments: list[SegmentNodes], choose: Choices) -> list[Node]:
-    """Nodes in the order in which they run where waiting nodes answer in any order; every input must be there in time."""
+    """Nodes as they run where waiting nodes answer in any order; every input must be there in time."""
     arrived: set[Node] = set()
     done: set[int] = set()
     ran: list[Node] = []

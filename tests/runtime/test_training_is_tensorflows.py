@@ -195,7 +195,7 @@ def test_an_earlier_read_of_a_ref_variable_gives_the_new_value_of_a_resource_var
 
 @pytest.mark.parametrize("resource", [False, True])
 def test_reads_and_assignments_in_one_step(resource: bool) -> None:
-    """Views of a read, updates of rows, and reads between them, all in an order that control dependencies decide."""
+    """Views of a read, updates of rows, and reads between them, ordered by control dependencies."""
 
     def build(tf: Any) -> Built:
         v = tf.Variable(np.arange(12, dtype=np.float32).reshape(4, 3), use_resource=resource)
@@ -255,7 +255,7 @@ def streams(tf: Any) -> tuple[list[Any], list[Any]]:
 
 
 def drawn(tf: Any) -> list[list[np.ndarray]]:
-    """What several signatures of two sessions draw: steps of one signature, of another, and of both interleaved."""
+    """What several signatures of two sessions draw, interleaved."""
     made = []
     with (graphrt if tf is graphrt else tensorflow).Graph().as_default() as graph:
         tf.set_random_seed(1234)
@@ -305,7 +305,7 @@ def test_dropout_masks_are_tensorflows() -> None:
 @pytest.mark.parametrize("resource", [False, True])
 @pytest.mark.parametrize("columns", [3, 16])
 def test_views_of_a_read_see_later_updates_where_tensorflows_do(resource: bool, columns: int) -> None:
-    """Slices along the first axis share a ref variable's memory if they begin on a boundary; what has gaps does not."""
+    """Slices of a ref variable's first axis share its memory if they begin on a boundary."""
 
     def build(tf: Any) -> Built:
         v = tf.Variable(np.arange(4 * columns, dtype=np.float32).reshape(4, columns), use_resource=resource)

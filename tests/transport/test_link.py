@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrt.core.errors import NotFoundError, UnavailableError
+from graphrt.core.errors import NotFoundError, ResourceExhaustedError, UnavailableError
 from graphrt.transport.link import BEAT, PIECE, SILENCE, Answered, Called, GivenUp, LinkMachine, Posted
 
 
@@ -132,3 +132,15 @@ def test_silence_is_a_loss_and_a_sign_of_life_prevents_it():
         deliver(there, here, now)
     lost = here.tick(now + SILENCE + 1)
     assert isinstance(lost, UnavailableError) and f"{SILENCE + 1:.1f} s" in lost.message
+
+
+def test_messages_are_bounded_on_both_sides(monkeypatch):
+    here, there = LinkMachine(0.0), LinkMachine(0.0)
+    here.post(1, bytes(2000))
+    (message,) = messages(here)
+    monkeypatch.setattr("graphrt.transport.link.MAX_PAYLOAD", 1000)
+    with pytest.raises(UnavailableError, match="2000 bytes, where GRAPHRT_MAX_MESSAGE_BYTES allows 1000"):
+        there.received(message, 0.0)
+    with pytest.raises(ResourceExhaustedError, match="GRAPHRT_MAX_MESSAGE_BYTES"):
+        here.post(1, bytes(1001))
+    here.post(1, bytes(1000))
