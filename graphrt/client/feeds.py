@@ -77,9 +77,12 @@ class Feeder:
         if dtype.is_object:
             return value
         is_array = isinstance(value, (np.ndarray, np.generic))
-        if is_array and (dtype.is_integer and value.dtype.kind in "fc" or dtype.is_floating and value.dtype.kind == "c"):
+        if is_array and (
+            dtype.is_integer and value.dtype.kind in "fc" or dtype.is_floating and value.dtype.kind == "c"
+        ):
             raise TypeError(
-                f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: they would "
+                f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: they "
+                "would "
                 "be truncated. Use value.astype() where that is meant"
             )
         try:
@@ -96,7 +99,12 @@ class Feeder:
             ) from None
         if isinstance(value, int) and not isinstance(value, bool) and dtype.is_integer and array != value:
             raise self._too_large(value)
-        if is_array and value.dtype.kind in "iu" and dtype.is_integer and not np.can_cast(value.dtype, self.dtype):
+        if (
+            is_array
+            and value.dtype.kind in "iu"
+            and dtype.is_integer
+            and not np.can_cast(value.dtype, self.dtype)
+        ):
             self._check_range(value, array)
         if isinstance(value, float) and dtype.is_integer:
             raise TypeError(f"cannot feed the float {value} for Tensor '{tensor.name}' of dtype {dtype.name}")

@@ -62,7 +62,8 @@ class Fetches:
     def _plan(self, fetch: Any) -> Build:
         if fetch is None:
             raise TypeError(
-                'Argument `fetch` = None has invalid type "NoneType": it is a tensor, an operation, a name, or a '
+                'Argument `fetch` = None has invalid type "NoneType": it is a tensor, an operation, a name, '
+                "or a "
                 "nesting of them. Cannot be None"
             )
         if isinstance(fetch, (Tensor, Operation, str, bytes)):

@@ -258,7 +258,8 @@ class BaseSession:
             raise InvalidArgumentError(
                 None,
                 None,
-                f"there is no partial run '{handle}': partial_run_setup returns handles, which hold until all "
+                f"there is no partial run '{handle}': partial_run_setup returns handles, which hold "
+                "until all "
                 "that they name was fetched",
             )
         planned = Fetches(self._graph, fetches)
@@ -424,7 +425,8 @@ class DeviceAttributes:
         self.memory_limit_bytes, self.incarnation = memory_limit_bytes, incarnation
 
     def __repr__(self) -> str:
-        return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes}, {self.incarnation})"
+        facts = self.name, self.device_type, self.memory_limit_bytes, self.incarnation
+        return f"_DeviceAttributes({', '.join(map(str, facts))})"
 
 
 class _Defaults(threading.local):

@@ -1,7 +1,7 @@
 """The master of one process: it compiles a signature once, registers its partitions as plans, and runs them.
 
-The interface that the client sees, `LocalMaster` here and a remote session's elsewhere: `executable(signature)` and, of what
-it returns, `run(feeds, ...)`; `list_devices`, `reset`, `close`.
+The interface that the client sees, `LocalMaster` here and a remote session's elsewhere: `executable(signature)`
+and, of what it returns, `run(feeds, ...)`; `list_devices`, `reset`, `close`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def new_step_id() -> int:
 
 @dataclass
 class Collected:
-    """What a traced step leaves: (device, node, start ns, end ns, outputs) for each kernel, and the partitions that ran.
+    """What a traced step leaves: (device, node, start ns, end ns, outputs) for each kernel, and the partitions.
 
     Attributes:
       metadata: bytes of a RunMetadata that others filled in; None where all ran here.
@@ -56,8 +56,14 @@ class LocalMaster:
       log_placement: print where each node is put, once a signature.
     """
 
-    def __init__(self, graph: Graph, cpus: int = 1, gpus: int | None = None, config: Any = None,
-                 log_placement: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        cpus: int = 1,
+        gpus: int | None = None,
+        config: Any = None,
+        log_placement: bool = False,
+    ) -> None:
         self.graph = graph
         self.devices: list[Device] = make_devices(cpus=cpus, gpus=gpus)
         self.options = CompileOptions.from_config(config, self.devices[0].name)
@@ -74,6 +80,7 @@ class LocalMaster:
             self.worker.functions = self.graph.functions
             if is_partial:
                 from graphrt.cluster.partial import defer_args
+
                 defer_args(compiled)
             plans = [Plan(p, self.worker, len(compiled.partitions) == 1) for p in compiled.partitions]
         return Executable(self, compiled, plans)
@@ -129,7 +136,9 @@ class Executable:
             step = StepContext(0, None, collected is not None)
             self._begin(step)
             try:
-                made = plan.run_immediate(step, feeds) if timeout is None else timed(plan, step, feeds, timeout)
+                made = (
+                    plan.run_immediate(step, feeds) if timeout is None else timed(plan, step, feeds, timeout)
+                )
             finally:
                 running.discard(step)
         else:
@@ -160,8 +169,11 @@ class Executable:
 
 def timed(plan: Plan, step: StepContext, feeds: list[Any], timeout: float) -> Any:
     """A step that never waits, cancelled between kernels when its time is over."""
+
     def expire() -> None:
-        step.fail(DeadlineExceededError(None, None, f"the step was still running its kernels after {timeout:.1f} s"))
+        step.fail(
+            DeadlineExceededError(None, None, f"the step was still running its kernels after {timeout:.1f} s")
+        )
 
     timer = threading.Timer(timeout, expire)
     timer.daemon = True
@@ -194,7 +206,7 @@ class PartialStep:
             self._waiting[index] = done
 
     def advance(self, feeds: dict[int, Any], fetches: list[int], to_its_end: bool) -> list[Any]:
-        """Give some feeds and wait for some fetches, or (`to_its_end`) for the whole step: its operations are targets.
+        """Give some feeds and wait for some fetches; or (`to_its_end`) for the whole step, with its operations.
 
         Raises:
           OpError: the first error of the step, also one of an earlier call.
@@ -207,7 +219,10 @@ class PartialStep:
         step, plan = self._step, self._executable.fetch_plan
         values = step.runs[self._executable.plans.index(plan)].fetches if plan is not None else []
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        step.run_until(lambda: step.is_over or (not to_its_end and all(values[i] is not NOT_YET for i in fetches)), deadline)
+        step.run_until(
+            lambda: step.is_over or (not to_its_end and all(values[i] is not NOT_YET for i in fetches)),
+            deadline,
+        )
         if step.is_over:
             self.close()
         return [values[i] for i in fetches]

@@ -185,6 +185,6 @@ def check_same_variable(state: VariableState, dtype: Any, shape: Any, maker: str
             None,
             f"variable '{state.name}' exists as {state.dtype.name} {state.shape}"
             + (f", made by {state.maker}" if state.maker else "")
-            + f"; {maker or 'this graph'} asks for {dtype.name} {shape}. Session.reset(target) clears the containers "
-            "of a server; tf.container(...) or another name keeps both",
+            + f"; {maker or 'this graph'} asks for {dtype.name} {shape}. Session.reset(target) clears the "
+            "containers of a server; tf.container(...) or another name keeps both",
         )

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from graphrt.core.errors import InvalidArgumentError, NotFoundError
-from graphrt.core.philox import GuardedPhilox, Stream, fill_words
 from graphrt.core.file_access import confined
+from graphrt.core.philox import GuardedPhilox, Stream, fill_words
 from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import program, sample
 from graphrt.core.shapes import TensorShape, unknown

@@ -97,7 +97,7 @@ def plan_buffers(
                 plan.sizes.append(nbytes)
         else:
             # The input's slot lives on as the output's.
-            for at, slots in ending.items():
+            for slots in ending.values():
                 if slot in slots:
                     slots.remove(slot)
                     break

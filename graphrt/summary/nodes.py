@@ -164,8 +164,9 @@ def merge(inputs: Any, collections: Any = None, name: str | None = None) -> Tens
     Raises:
       InvalidArgumentError: at run time, two have one tag.
     """
-    with name_scope(clean_tag(name), "Merge", inputs) as scope:
-        made = raw.MergeSummary(inputs, name=clean_tag(name) or scope)
+    name = clean_tag(name)
+    with name_scope(name, "Merge", inputs):
+        made = raw.MergeSummary(inputs, name=name)
     return collect(made, collections, [])
 
 

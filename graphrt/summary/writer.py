@@ -7,7 +7,6 @@ ends.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import queue
@@ -24,7 +23,7 @@ from graphrt.formats.event_file import EventFileWriter, read_events
 
 _log = logging.getLogger("graphrt")
 _FLUSH, _CLOSE = object(), object()
-# How long the end of the process waits for events that were not written.
+# How long the end of the process, or of a forgotten writer, waits for events that were not written.
 _EXIT_DEADLINE_S = 10.0
 # How often a full queue is looked at: whether its thread still lives.
 _PATIENCE_S = 1.0
@@ -105,18 +104,15 @@ class _Background:
             _log.error("The event writer of %s ended: %s", self._file.path, error)
 
 
-_open_writers: weakref.WeakSet[FileWriter] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Write what is queued when the process ends, with a deadline."""
-    deadline = time.monotonic() + _EXIT_DEADLINE_S
-    for writer in list(_open_writers):
-        try:
-            writer._close(deadline)
-        except Exception as error:  # the process ends: there is nobody to raise it to
-            _log.error("%s", error)
+def _finish(
+    background: _Background, shared: _Shared | None, deadline_s: float | None = _EXIT_DEADLINE_S
+) -> None:
+    """Write what is queued and close the file, unless another writer uses it too."""
+    deadline = None if deadline_s is None else time.monotonic() + deadline_s
+    if shared is not None and not shared.release():
+        background.flush(deadline)
+    else:
+        background.close(deadline)
 
 
 class FileWriter:
@@ -173,7 +169,8 @@ class FileWriter:
             )
 
         self._background = self._shared.acquire(make) if self._shared is not None else make()
-        _open_writers.add(self)
+        # Closes a writer that is forgotten, or still open when the process ends.
+        self._finish = weakref.finalize(self, _finish, self._background, self._shared)
 
     def __enter__(self) -> FileWriter:
         return self
@@ -276,19 +273,13 @@ class FileWriter:
 
     def close(self) -> None:
         """Write what is left and close the file."""
-        self._close(None)
-
-    def _close(self, deadline: float | None) -> None:
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-        _open_writers.discard(self)
+        self._finish.detach()
         assert self._background is not None
-        if self._shared is not None and not self._shared.release():
-            self._background.flush(deadline)
-            return
-        self._background.close(deadline)
+        _finish(self._background, self._shared, None)
 
     def reopen(self) -> None:
         """After close: go on in a new event file. Does nothing where it is open."""

@@ -238,8 +238,8 @@ def test_300_tensors_asked_for_before_their_step_do_not_block_a_server(in_proces
     answered = []
     try:
         for i in range(300):
-            key = f"{device.name};{device.incarnation:016x};/job:other/replica:0/task:0/device:CPU:0;t{i};0:0".encode()
-            request = int_field(1, 4242) + length_field(2, len(key)) + key
+            key = f"{device.name};{device.incarnation:016x};/job:other/replica:0/task:0/device:CPU:0;t{i};0:0"
+            request = int_field(1, 4242) + length_field(2, len(key)) + key.encode()
             peer.call(step_rendezvous.RECV_METHOD, request, lambda answer, error: answered.append(error))
         until(
             lambda: (

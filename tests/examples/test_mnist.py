@@ -56,12 +56,18 @@ def test_help_says_how_to_run_it(script):
     assert f"examples/{script}" in run.text and "default" in run.text
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["mnist_softmax.py", "--steps", "0"], "--steps, --batch and --devices must be at least 1"),
-    (["mnist_cnn.py", "--epochs", "0"], "--epochs and --rate must be above 0"),
-    (["mnist_softmax_distributed.py", "--hosts", "localhost:1"], "--hosts has the addresses of three servers"),
-    (["mnist_replica.py"], "start me with `graphrt launch --ps 1 --workers 2 examples/mnist_replica.py`"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["mnist_softmax.py", "--steps", "0"], "--steps, --batch and --devices must be at least 1"),
+        (["mnist_cnn.py", "--epochs", "0"], "--epochs and --rate must be above 0"),
+        (
+            ["mnist_softmax_distributed.py", "--hosts", "localhost:1"],
+            "--hosts has the addresses of three servers",
+        ),
+        (["mnist_replica.py"], "start me with `graphrt launch --ps 1 --workers 2 examples/mnist_replica.py`"),
+    ],
+)
 def test_wrong_arguments_are_refused(monkeypatch, arguments, said):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with running(EXAMPLES / arguments[0], *arguments[1:]) as run:
@@ -78,8 +84,17 @@ def test_a_folder_without_the_data_is_named(tmp_path, script):
 
 def test_softmax_over_two_devices_learns_and_draws_its_step(small_mnist, tmp_path):
     picture = tmp_path / "new" / "step.html"
-    with running(EXAMPLES / "mnist_softmax.py", "--steps", 100, "--devices", 2, "--data", small_mnist,
-                 "--picture", picture) as run:
+    with running(
+        EXAMPLES / "mnist_softmax.py",
+        "--steps",
+        100,
+        "--devices",
+        2,
+        "--data",
+        small_mnist,
+        "--picture",
+        picture,
+    ) as run:
         assert run.end() == 0, run.text
     assert accuracy(run.text) > 75
     assert re.search(r"\d ms a step in the session", run.text)
@@ -90,8 +105,19 @@ def test_softmax_over_two_devices_learns_and_draws_its_step(small_mnist, tmp_pat
 
 def test_cnn_over_three_devices_learns_and_draws_its_step(small_mnist, tmp_path):
     picture = tmp_path / "step.html"
-    with running(EXAMPLES / "mnist_cnn.py", "--steps", 25, "--batch", 30, "--devices", 3, "--data", small_mnist,
-                 "--picture", picture) as run:
+    with running(
+        EXAMPLES / "mnist_cnn.py",
+        "--steps",
+        25,
+        "--batch",
+        30,
+        "--devices",
+        3,
+        "--data",
+        small_mnist,
+        "--picture",
+        picture,
+    ) as run:
         assert run.end() == 0, run.text
     assert accuracy(run.text) > 60
     assert "25 steps in" in run.text
@@ -99,19 +125,47 @@ def test_cnn_over_three_devices_learns_and_draws_its_step(small_mnist, tmp_path)
 
 
 def test_an_interrupt_ends_an_example_without_a_traceback(small_mnist, tmp_path):
-    with running(EXAMPLES / "mnist_softmax.py", "--steps", 10_000_000, "--data", small_mnist, "--picture",
-                 tmp_path / "step.html", env={"GRAPHRT_PROGRESS": "live", "PYTHONUNBUFFERED": "1"}) as run:
+    with running(
+        EXAMPLES / "mnist_softmax.py",
+        "--steps",
+        10_000_000,
+        "--data",
+        small_mnist,
+        "--picture",
+        tmp_path / "step.html",
+        env={"GRAPHRT_PROGRESS": "live", "PYTHONUNBUFFERED": "1"},
+    ) as run:
         run.wait_for("step")
         run.process.send_signal(signal.SIGINT)
         assert run.end() == 1
     assert "mnist_softmax: interrupted" in run.text and "Traceback" not in run.text
 
 
-@pytest.mark.parametrize(("model", "steps", "least"), [("softmax", 100, 75), ("mlp", 40, 60), ("cnn", 12, 20)])
+@pytest.mark.parametrize(
+    ("model", "steps", "least"), [("softmax", 100, 75), ("mlp", 40, 60), ("cnn", 12, 20)]
+)
 def test_replicas_train_together_over_parameter_servers(small_mnist, tmp_path, model, steps, least):
     picture = tmp_path / "step.html"
-    with running("-m", "graphrt", "launch", "--ps", 2, "--workers", 2, EXAMPLES / "mnist_replica.py", "--model",
-                 model, "--steps", steps, "--batch", 50, "--data", small_mnist, "--picture", picture) as run:
+    with running(
+        "-m",
+        "graphrt",
+        "launch",
+        "--ps",
+        2,
+        "--workers",
+        2,
+        EXAMPLES / "mnist_replica.py",
+        "--model",
+        model,
+        "--steps",
+        steps,
+        "--batch",
+        50,
+        "--data",
+        small_mnist,
+        "--picture",
+        picture,
+    ) as run:
         assert run.end() == 0, run.text
     assert accuracy(run.text) > least
     done = [int(n) for n in re.findall(r"worker:\d \| (\d+) of the steps in", run.text)]
@@ -119,14 +173,17 @@ def test_replicas_train_together_over_parameter_servers(small_mnist, tmp_path, m
     for worker in ("worker:0", "worker:1"):
         assert re.search(rf"{worker} \| step +{steps}/{steps} .* ms a step", run.text)
     assert f"worker:0 | the partitioned graph: {picture}" in run.text
-    assert_is_picture(picture, *(f"/job:{task}/replica:0/task:{i}" for task, i in (("ps", 0), ("ps", 1), ("worker", 0))))
+    assert_is_picture(
+        picture, *(f"/job:{task}/replica:0/task:{i}" for task, i in (("ps", 0), ("ps", 1), ("worker", 0)))
+    )
     assert processes_with(str(picture)) == {}
 
 
 def test_one_graph_over_three_servers_trains_and_ends_them(small_mnist):
     hosts = ",".join(f"{LOOPBACK}:{port}" for port in free_ports(3))
-    with running(EXAMPLES / "mnist_softmax_distributed.py", "--hosts", hosts, "--steps", 60, "--data",
-                 small_mnist) as run:
+    with running(
+        EXAMPLES / "mnist_softmax_distributed.py", "--hosts", hosts, "--steps", 60, "--data", small_mnist
+    ) as run:
         assert run.end() == 0, run.text
     assert accuracy(run.text) > 70
     assert processes_with(hosts) == {}
@@ -134,7 +191,15 @@ def test_one_graph_over_three_servers_trains_and_ends_them(small_mnist):
 
 def test_the_three_servers_may_be_started_one_by_one(small_mnist):
     hosts = ",".join(f"{LOOPBACK}:{port}" for port in free_ports(3))
-    script = (EXAMPLES / "mnist_softmax_distributed.py", "--hosts", hosts, "--steps", 30, "--data", small_mnist)
+    script = (
+        EXAMPLES / "mnist_softmax_distributed.py",
+        "--hosts",
+        hosts,
+        "--steps",
+        30,
+        "--data",
+        small_mnist,
+    )
     with running(*script, 0) as first, running(*script, 1) as second, running(*script, 2) as third:
         assert first.end() == 0, first.text
         for other in (second, third):
@@ -145,9 +210,13 @@ def test_the_three_servers_may_be_started_one_by_one(small_mnist):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("make") or sys.platform != "linux", reason="needs make, and Linux's /proc")
+@pytest.mark.skipif(
+    not shutil.which("make") or sys.platform != "linux", reason="needs make, and Linux's /proc"
+)
 def test_make_demo_trains_to_91_percent_and_leaves_nothing_running(tmp_path):
-    recipe = subprocess.run(["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    recipe = subprocess.run(
+        ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     command = shlex.split(recipe.splitlines()[-1])
     assert command[0].endswith("bin/graphrt") and "launch" in command
     with running("-m", "graphrt", *command[1:], "--picture", tmp_path / "step.html", cwd=ROOT) as run:

@@ -1,8 +1,8 @@
 """What random programs are made of: values with a static type, instructions, steps.
 
 Types are a dtype, a shape (where 'B' is the batch size, unknown to the graph) and, for floats, a bound if
-they are whole numbers. Sums and products of whole numbers are exact in any order, so what adds many of them up
-only ever meets those, and "equal" can mean every bit.
+they are whole numbers. Sums and products of whole numbers are exact in any order, so what adds many of them
+up only ever meets those, and "equal" can mean every bit.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Program:
 
 
 class Builder:
-    """What instructions share while a graph is built: variables, queues, and what their next effects wait for."""
+    """What instructions share while a graph is built: variables, queues, what the next effects wait for."""
 
     def __init__(self, tf: Any) -> None:
         self.tf = tf
@@ -121,7 +121,7 @@ class Writer:
         self.types = self.program.types
         self.variables: list[tuple[str, Shape, bool]] = []  # dtype, shape, is_ref
         self.queued: list[int] = []
-        # Values that effects come with. What takes one as well as waiting for it does not wait where it is fed.
+        # Values that effects come with. What takes one and waits for it does not wait where it is fed.
         self.effects: set[int] = set()
         self.seeds = 0
 

@@ -28,7 +28,7 @@ EXAMPLES = {
 
 @pytest.fixture(autouse=True)
 def harsh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buffers are poisoned between uses, small arrays recycled as large ones are; there are two simulated GPUs."""
+    """Buffers are poisoned between uses, small arrays recycled as large ones; two simulated GPUs."""
     monkeypatch.setenv("GRAPHRT_SIM_GPUS", "2")
     monkeypatch.setattr(arena, "POISON", True)
     monkeypatch.setattr(arena, "RECYCLED_FROM", 64)

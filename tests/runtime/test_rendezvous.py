@@ -1,4 +1,4 @@
-"""Every receiver is called once: with what was sent under its key, whichever came first, or the first error."""
+"""Every receiver is called once: with what was sent under its key, in any order, or with the first error."""
 
 from __future__ import annotations
 
