@@ -81,8 +81,8 @@ class Feeder:
             dtype.is_integer and value.dtype.kind in "fc" or dtype.is_floating and value.dtype.kind == "c"
         ):
             raise TypeError(
-                f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: they "
-                "would "
+                f"cannot feed {value.dtype.name} values for Tensor '{tensor.name}' of dtype {dtype.name}: "
+                "they would "
                 "be truncated. Use value.astype() where that is meant"
             )
         try:

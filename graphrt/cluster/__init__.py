@@ -1,4 +1,4 @@
-"""Who runs partitions where. Read `local.py` first, the master of one process without a message; then the rest.
+"""Who runs partitions where. Read `local.py` first, the master of one process without a message; then others.
 
 cluster_spec.py      which tasks there are, and TF_CONFIG
 server.py            a task in this process: a port, a master, a worker

@@ -1,6 +1,6 @@
 """The master of one process: it compiles a signature once, registers its partitions as plans, and runs them.
 
-The interface that the client sees, `LocalMaster` here and a remote session's elsewhere: `executable(signature)`
+What the client sees, `LocalMaster` here and a remote session's elsewhere: `executable(signature)`
 and, of what it returns, `run(feeds, ...)`; `list_devices`, `reset`, `close`.
 """
 
@@ -34,7 +34,7 @@ def new_step_id() -> int:
 
 @dataclass
 class Collected:
-    """What a traced step leaves: (device, node, start ns, end ns, outputs) for each kernel, and the partitions.
+    """What a traced step leaves: (device, node, start ns, end ns, outputs) for each kernel, and partitions.
 
     Attributes:
       metadata: bytes of a RunMetadata that others filled in; None where all ran here.
@@ -206,7 +206,7 @@ class PartialStep:
             self._waiting[index] = done
 
     def advance(self, feeds: dict[int, Any], fetches: list[int], to_its_end: bool) -> list[Any]:
-        """Give some feeds and wait for some fetches; or (`to_its_end`) for the whole step, with its operations.
+        """Give some feeds and wait for some fetches; or (`to_its_end`) for the whole step, with operations.
 
         Raises:
           OpError: the first error of the step, also one of an earlier call.
