@@ -102,7 +102,7 @@ def work(server: tf.train.Server, asked: argparse.Namespace) -> None:
     initialise = tf.global_variables_initializer()
     ready = tokens("ready", 0, workers)
     start_others, wait_for_start = ready.enqueue_many([[0] * (workers - 1)]), ready.dequeue()
-    tell_done = [tokens("finished", ps, workers).enqueue(index) for ps in range(servers)]
+    finished = [tokens("finished", ps, workers).enqueue(index) for ps in range(servers)]
     with connect(server, "/job:ps", f"/job:worker/task:{index}") as session:
         if index == 0:
             session.run(initialise)
@@ -112,7 +112,11 @@ def work(server: tf.train.Server, asked: argparse.Namespace) -> None:
         train(session, replica, mnist, asked)
         if index == 0:
             report(session, replica, mnist, asked.picture)
-        session.run(tell_done)
+        for tell in finished:  # one at a time: a parameter server that ends does not take the next word along
+            try:
+                session.run(tell)
+            except tf.errors.UnavailableError:
+                pass  # it took our word and ended before it answered
 
 
 def train(session: tf.Session, replica: Replica, mnist: Mnist, asked: argparse.Namespace) -> None:

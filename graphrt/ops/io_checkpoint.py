@@ -1,16 +1,14 @@
 """Checkpoints and whole files: tensors saved, restored and merged, files read, written and looked for.
 
 The kernels are thin: `formats/bundle.py` is the format V2, `formats/checkpoint_v1.py` the format V1. They
-wait for the disk, so they run on threads of their own.
+wait for the disk, so they run on threads of their own. Formats are imported where they are used: most
+programs load none.
 """
 
 from __future__ import annotations
 
-import atexit
 import glob
 import os
-import shutil
-import tempfile
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,6 @@ from graphrt.core.registry import ALL, KernelContext, ShapeContext, op
 from graphrt.core.samples import program, sample, text
 from graphrt.core.shapes import SCALAR, UNKNOWN, TensorShape, unknown
 from graphrt.formats.atomic_files import os_error
-from graphrt.formats.bundle import BundleWriter, merge_bundles
-from graphrt.formats.checkpoint import open_checkpoint
-from graphrt.formats.checkpoint_v1 import write_checkpoint
-from graphrt.formats.slices import TensorSlice, parse_slice_spec
 from graphrt.ops.strings import scalar_text, text_array
 
 
@@ -56,11 +50,19 @@ def _names(value: Any, count: int, what: str) -> list[str]:
     return [item.decode(errors="surrogateescape") for item in value.tolist()]
 
 
-def _slice(spec: str, name: str) -> tuple[tuple[int, ...], TensorSlice]:
+def _slice(spec: str, name: str) -> tuple[tuple[int, ...], Any]:
+    from graphrt.formats.slices import parse_slice_spec
+
     try:
         return parse_slice_spec(spec)
     except ValueError as error:
         raise InvalidArgumentError(None, None, f"'{name}': {error}") from None
+
+
+def _open(prefix: str) -> Any:
+    from graphrt.formats.checkpoint import open_checkpoint
+
+    return open_checkpoint(prefix)
 
 
 def _check_dtype(name: str, stored: DType, wanted: DType) -> None:
@@ -98,6 +100,10 @@ _folders: dict[str, str] = {}
 def _sample_path(name: str) -> str:
     """A file in a folder that this process's samples share."""
     if "samples" not in _folders:
+        import atexit
+        import shutil
+        import tempfile
+
         _folders["samples"] = tempfile.mkdtemp(prefix="graphrt-samples-")
         atexit.register(shutil.rmtree, _folders["samples"], True)
     return os.path.join(_folders["samples"], name)
@@ -155,6 +161,8 @@ class SaveV2(_File):
     def compute(
         self, k: KernelContext, prefix: Any, tensor_names: Any, shape_and_slices: Any, *tensors: Any
     ) -> Any:
+        from graphrt.formats.bundle import BundleWriter
+
         path = _path(prefix, "prefix")
         names = _names(tensor_names, len(tensors), "tensor_names")
         specs = _names(shape_and_slices, len(tensors), "shape_and_slices")
@@ -192,13 +200,15 @@ class RestoreV2(_File):
         count = len(k.output_dtypes)
         names = _names(tensor_names, count, "tensor_names")
         specs = _names(shape_and_slices, count, "shape_and_slices")
-        with open_checkpoint(_path(prefix, "prefix")) as reader:
+        with _open(_path(prefix, "prefix")) as reader:
             return tuple([_restore(reader, n, s, d) for n, s, d in zip(names, specs, k.output_dtypes)])
 
 
 def _static_shape(spec: str) -> TensorShape:
     if not spec:
         return UNKNOWN
+    from graphrt.formats.slices import parse_slice_spec
+
     full_shape, part = parse_slice_spec(spec)
     return TensorShape.of(part.shape(full_shape))
 
@@ -223,6 +233,8 @@ class MergeV2Checkpoints(_File):
     samples = [program(_merged)]
 
     def compute(self, k: KernelContext, checkpoint_prefixes: Any, destination_prefix: Any) -> Any:
+        from graphrt.formats.bundle import merge_bundles
+
         prefixes = [confined(os.fsdecode(p)) for p in checkpoint_prefixes.reshape(-1).tolist()]
         merged = _path(destination_prefix, "destination_prefix")
         _make_folder(merged)
@@ -298,6 +310,9 @@ def _saved_slices(tf: Any) -> list[Any]:
 def _save_v1(
     k: KernelContext, filename: Any, tensor_names: Any, specs: list[str], data: tuple[Any, ...]
 ) -> Any:
+    from graphrt.formats.checkpoint_v1 import write_checkpoint
+    from graphrt.formats.slices import TensorSlice
+
     names = _names(tensor_names, len(data), "tensor_names")
     rows = []
     for name, spec, tensor, dtype in zip(
@@ -350,7 +365,7 @@ class Restore(_File):
         return UNKNOWN
 
     def compute(self, k: KernelContext, file_pattern: Any, tensor_name: Any) -> Any:
-        with open_checkpoint(_path(file_pattern, "file_pattern")) as reader:
+        with _open(_path(file_pattern, "file_pattern")) as reader:
             return _restore(reader, tensor_name.item().decode(), "", k.output_dtypes[0])
 
 
@@ -374,7 +389,7 @@ class RestoreSlice(_File):
         return UNKNOWN if spec is None else _static_shape(spec.item().decode())
 
     def compute(self, k: KernelContext, file_pattern: Any, tensor_name: Any, shape_and_slice: Any) -> Any:
-        with open_checkpoint(_path(file_pattern, "file_pattern")) as reader:
+        with _open(_path(file_pattern, "file_pattern")) as reader:
             return _restore(
                 reader, tensor_name.item().decode(), shape_and_slice.item().decode(), k.output_dtypes[0]
             )

@@ -11,7 +11,6 @@ import zlib
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from graphrt.core.dtypes import (
     DType,
@@ -421,6 +420,8 @@ class TensorSummaryV2(_Summary):
     ]
 
     def compute(self, k: KernelContext, tag: Any, tensor: Any, serialized_summary_metadata: Any) -> Any:
+        from google.protobuf.message import DecodeError
+
         made = _new()
         value = made.value.add(tag=_tag(tag))
         try:
@@ -448,6 +449,8 @@ class MergeSummary(_Summary):
     ]
 
     def compute(self, k: KernelContext, *inputs: Any) -> Any:
+        from google.protobuf.message import DecodeError
+
         made = _new()
         seen: set[str] = set()
         for serialized in (item for tensor in inputs for item in tensor.reshape(-1).tolist()):

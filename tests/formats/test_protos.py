@@ -1,5 +1,6 @@
 """graphrt's messages are TensorFlow's: read off the descriptors inside TensorFlow's own libraries."""
 
+import ast
 import importlib
 import importlib.util
 import mmap
@@ -79,6 +80,12 @@ def tensorflow_files() -> dict[str, descriptor_pb2.FileDescriptorProto]:
                     descriptor = descriptor_at(content[match.start() : match.start() + LARGEST_DESCRIPTOR])
                     if descriptor is not None:
                         found[match[1].decode()] = descriptor
+    # A file that no library has: read off the text of its Python module.
+    for name in {name.decode() for name in wanted} - set(found):
+        module = Path(spec.origin).parent.parent / name.replace(".proto", "_pb2.py")
+        serialized = re.search(r"AddSerializedFile\((b'.*')\)", module.read_text())
+        assert serialized is not None, module
+        found[name] = descriptor_pb2.FileDescriptorProto.FromString(ast.literal_eval(serialized[1]))
     return found
 
 
