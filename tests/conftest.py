@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import platform
+import signal
 import sys
 import threading
 import time
@@ -17,6 +18,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 # The compiler's invariant checks run after every pass in every test.
 os.environ.setdefault("GRAPHRT_VERIFY", "1")
+
+# A shell's background jobs ignore Ctrl-C, and so would the processes that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 THREADS_END_WITHIN_S = 5.0
 

@@ -43,7 +43,7 @@ def assert_is_picture(file: Path, *devices: str) -> None:
     """A page that needs nothing else, with the devices and edges between them."""
     page = file.read_text()
     assert page.startswith("<!DOCTYPE html>") and "<svg" in page
-    assert not re.search(r"<(script|link|img|iframe)\b|@import|url\(|(src|href)=\"(?!#)", page)
+    assert not re.search(r"<(script|link|img|iframe)\b|@import|url\((?!#)|(src|href)=\"(?!#)", page)
     assert all(device in page for device in devices)
     if len(devices) > 1:
         assert re.search(r'class="[^"]*\bcut\b', page), "no cut edge is drawn"
@@ -142,7 +142,7 @@ def test_an_interrupt_ends_an_example_without_a_traceback(small_mnist, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("model", "steps", "least"), [("softmax", 100, 75), ("mlp", 40, 60), ("cnn", 12, 20)]
+    ("model", "steps", "least"), [("softmax", 100, 75), ("mlp", 40, 60), ("cnn", 30, 25)]
 )
 def test_replicas_train_together_over_parameter_servers(small_mnist, tmp_path, model, steps, least):
     picture = tmp_path / "step.html"
@@ -169,7 +169,7 @@ def test_replicas_train_together_over_parameter_servers(small_mnist, tmp_path, m
         assert run.end() == 0, run.text
     assert accuracy(run.text) > least
     done = [int(n) for n in re.findall(r"worker:\d \| (\d+) of the steps in", run.text)]
-    assert len(done) == 2 and steps <= sum(done) <= steps + 2
+    assert len(done) == 2 and steps <= sum(done) <= steps + 4  # a worker reads the count before its own step adds to it
     for worker in ("worker:0", "worker:1"):
         assert re.search(rf"{worker} \| step +{steps}/{steps} .* ms a step", run.text)
     assert f"worker:0 | the partitioned graph: {picture}" in run.text
