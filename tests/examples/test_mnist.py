@@ -169,7 +169,8 @@ def test_replicas_train_together_over_parameter_servers(small_mnist, tmp_path, m
         assert run.end() == 0, run.text
     assert accuracy(run.text) > least
     done = [int(n) for n in re.findall(r"worker:\d \| (\d+) of the steps in", run.text)]
-    assert len(done) == 2 and steps <= sum(done) <= steps + 4  # a worker reads the count before its own step adds to it
+    # A worker reads the count before its own step adds to it.
+    assert len(done) == 2 and steps <= sum(done) <= steps + 4
     for worker in ("worker:0", "worker:1"):
         assert re.search(rf"{worker} \| step +{steps}/{steps} .* ms a step", run.text)
     assert f"worker:0 | the partitioned graph: {picture}" in run.text
