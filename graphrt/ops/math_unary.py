@@ -11,7 +11,7 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.dtypes import COMPLEX, FLOATS, INTEGERS, int8, int16, int32, int64
 from graphrt.core.registry import KernelContext, op
-from graphrt.core.samples import empty, ints, normal, positive, sample, uniform
+from graphrt.core.samples import Later, empty, ints, normal, positive, sample, uniform
 from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import zeros_of
 from graphrt.ops.broadcasting import conj
@@ -31,7 +31,7 @@ def smooth(draw: Any) -> list[Any]:
     """Samples of a function that is smooth on `draw`: a matrix, a scalar, nothing, other dtypes."""
     return [
         sample(draw),
-        sample(np.float32(draw.array(0).ravel()[0])),
+        sample(Later(lambda: np.float32(draw.array(0).ravel()[0]))),
         sample(empty(0, 2)),
         sample(draw.of("float64")),
         *narrow(draw),

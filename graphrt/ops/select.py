@@ -10,7 +10,7 @@ import numpy as np
 from graphrt.core import raw
 from graphrt.core.dtypes import NUMBERS
 from graphrt.core.registry import KernelContext, ShapeContext, op
-from graphrt.core.samples import bools, empty, ints, normal, sample, text
+from graphrt.core.samples import Later, bools, empty, ints, normal, sample, text
 from graphrt.core.shapes import TensorShape, broadcast
 from graphrt.core.tensor import Tensor
 from graphrt.ops.array_nodes import zeros_of
@@ -130,7 +130,11 @@ class ClipByValue:
 
     samples = [
         sample(normal(3, 4) * 2, np.float32(-1), np.float32(1)),
-        sample(normal(3, 4), -(normal(3, 4).array(1) ** 2), normal(3, 4).array(2) ** 2),
+        sample(
+            normal(3, 4),
+            Later(lambda: -(normal(3, 4).array(1) ** 2)),
+            Later(lambda: normal(3, 4).array(2) ** 2),
+        ),
         sample(ints(5), np.int32(2), np.int32(6)),
         sample(empty(0), np.float32(0), np.float32(1)),
         sample(normal(), np.float32(0), np.float32(1)),
