@@ -15,6 +15,7 @@ from typing import Any
 
 from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.pipeline import CompiledStep, compile_step
+from graphrt.compiler.place import placement_log
 from graphrt.compiler.step_graph import Signature
 from graphrt.core.errors import CancelledError, DeadlineExceededError
 from graphrt.core.graph import Graph
@@ -83,6 +84,8 @@ class LocalMaster:
 
                 defer_args(compiled)
             plans = [Plan(p, self.worker, len(compiled.partitions) == 1) for p in compiled.partitions]
+        if self.log_placement:
+            print(placement_log(compiled.step))
         return Executable(self, compiled, plans)
 
     def list_devices(self) -> list[Device]:

@@ -21,6 +21,7 @@ from graphrt.cluster.worker_service import PUSHED
 from graphrt.compiler.graph_def import to_graph_def
 from graphrt.compiler.options import CompileOptions
 from graphrt.compiler.pipeline import CompiledStep, compile_step
+from graphrt.compiler.place import placement_log
 from graphrt.compiler.prune import prune
 from graphrt.compiler.step_graph import Partition, Signature, StepGraph
 from graphrt.core import device_names
@@ -225,8 +226,7 @@ class MasterSession:
         handles = [parse(worker_pb2.RegisterGraphResponse, a).graph_handle for a, _ in answers]
         parts = [RemotePart(t, self.handle, h) for (t, _), h in zip(remote, handles)]
         if self.log_placement:
-            for node in compiled.step.nodes:
-                print(f"{node.name}: ({node.type}): {node.device}")
+            print(placement_log(compiled.step))
         return ClusterExecutable(self, compiled, graph, parts, is_pushed)
 
     @staticmethod

@@ -37,7 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit status."""
     arguments = _parser().parse_args(argv)
     try:
+        if arguments.plan and arguments.by_task:
+            raise UsageError("--plan shows what a device runs: leave out --by-task")
         explanation = run(arguments)
+        plans = plan_lines(explanation, arguments) if arguments.plan else []
         if arguments.html:
             Path(arguments.html).write_text(explanation.html(), encoding="utf-8")
         if arguments.svg:
@@ -46,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"graphrt explain: {error}", file=sys.stderr)
         return 2
     print(explanation.text(arguments.full), end="")
+    print("\n".join(plans), end="\n" if plans else "")
     for path in (arguments.html, arguments.svg):
         if path:
             print(f"\nPicture: {os.path.abspath(path)}")
@@ -75,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--by-task", action="store_true", help="cut one partition a task, as a master does")
     parser.add_argument("--plain", action="store_true", help="without the optimising passes")
     parser.add_argument("--full", action="store_true", help="list every node, not the first few")
+    parser.add_argument("--plan", action="store_true", help="and the Python that each partition becomes")
     parser.add_argument("--html", metavar="FILE", help="write the page with the picture")
     parser.add_argument("--svg", metavar="FILE", help="write the picture alone")
     return parser
@@ -97,7 +102,7 @@ def run(arguments: argparse.Namespace) -> Explanation:
     for op in graph.get_operations():
         op.location = None  # the lines that built the model are not known; this command's would mislead
     signature = _signature(arguments, graph, signatures)
-    devices = [_device(name) for name in arguments.device or ["cpu:0"]]
+    devices = _devices(arguments)
     client = next((d.name for d in devices if d.type == "CPU"), None)
     if client is None:
         raise UsageError("feeds and fetches need a CPU: add one with --device cpu:0")
@@ -105,6 +110,27 @@ def run(arguments: argparse.Namespace) -> Explanation:
     if arguments.plain:
         options.fold = options.simplify = options.share = False
     return explain(compile_step(graph, signature, devices, options))
+
+
+def plan_lines(explanation: Explanation, arguments: argparse.Namespace) -> list[str]:
+    """The Python of each partition's plan, and what the numbers in it stand for.
+
+    Raises:
+      OpError: a kernel cannot be bound.
+    """
+    from graphrt.core.resources import Containers
+    from graphrt.runtime.plan import Plan
+    from graphrt.runtime.worker_session import WorkerSession
+
+    session = WorkerSession(_devices(arguments), Containers())
+    partitions = explanation.compiled.partitions
+    lines: list[str] = []
+    for partition in partitions:
+        plan = Plan(partition, session, len(partitions) == 1)
+        lines += ["", f"Plan of {partition.device}", *plan.source().rstrip().splitlines(), ""]
+        named = sorted(plan.layout.number.items(), key=lambda item: item[1])
+        lines += [f"  {i:>4}  {n.type} {n.name}" for n, i in named]
+    return lines
 
 
 # -- the model ---------------------------------------------------------------------------------------------
@@ -186,6 +212,10 @@ def _element(graph: Graph, name: str) -> Any:
 
 
 # -- devices -----------------------------------------------------------------------------------------------
+
+
+def _devices(arguments: argparse.Namespace) -> list[Device]:
+    return [_device(name) for name in arguments.device or ["cpu:0"]]
 
 
 def _device(text: str) -> Device:

@@ -360,3 +360,13 @@ def test_an_edit_of_a_node_that_ran_is_seen_by_the_next_run() -> None:
 def test_a_session_of_an_empty_graph_says_so() -> None:
     with tf.Session(graph=tf.Graph()) as sess, pytest.raises(RuntimeError, match="graph is empty"):
         sess.run("x:0")
+
+
+def test_placements_are_printed_where_the_config_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    with tf.device("/cpu:1"):
+        a = tf.placeholder(tf.float32, [], name="a")
+        b = tf.exp(a, name="b")
+    config = tf.ConfigProto(device_count={"CPU": 2}, log_device_placement=True)
+    with tf.Session(config=config) as sess:
+        sess.run(b, {a: 0.0})
+    assert "b: (Exp): /job:localhost/replica:0/task:0/device:CPU:1" in capsys.readouterr().out
