@@ -22,7 +22,9 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.cases import CASES, Case
+from benchmarks.cluster_cases import CLUSTER_CASES
 
+ALL_CASES = [*CASES, *CLUSTER_CASES]
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -118,11 +120,11 @@ def _time(us: float) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("cases", nargs="*", help=f"of: import {' '.join(c.name for c in CASES)}")
+    parser.add_argument("cases", nargs="*", help=f"of: import {' '.join(c.name for c in ALL_CASES)}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", help="write every figure to this file")
     asked = parser.parse_args()
-    unknown = set(asked.cases) - {"import", *(c.name for c in CASES)}
+    unknown = set(asked.cases) - {"import", *(c.name for c in ALL_CASES)}
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     names = ["graphrt"] + (["tensorflow"] if importlib.util.find_spec("tensorflow") else [])
@@ -137,7 +139,7 @@ def main() -> int:
     if not asked.cases or "import" in asked.cases:
         results["import"] = measure_import(names, asked.rounds)
         print(_row("import (beyond Python's own start)", results["import"], None), flush=True)
-    for case in CASES:
+    for case in ALL_CASES:
         if asked.cases and case.name not in asked.cases:
             continue
         results[case.name] = measure(case, names, asked.rounds)

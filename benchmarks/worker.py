@@ -16,20 +16,24 @@ from time import perf_counter
 from typing import Any
 
 
-def _engine(name: str) -> Any:
+def engine(name: str) -> Any:
     if name == "graphrt":
         import graphrt
+
         return graphrt
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow.compat.v1 as tf
+
     tf.disable_v2_behavior()
     tf.logging.set_verbosity(tf.logging.ERROR)
     return tf
 
 
 def main() -> None:
-    tf = _engine(sys.argv[1])
+    tf = engine(sys.argv[1])
     from benchmarks.cases import CASES
+    from benchmarks.cluster_cases import CLUSTER_CASES
+
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an engine prints is not an answer
     step: Any = None
@@ -38,7 +42,7 @@ def main() -> None:
         answer: dict[str, Any] = {"ok": True}
         if "build" in asked:
             tf.reset_default_graph()
-            step = next(c for c in CASES if c.name == asked["build"]).build(tf)
+            step = next(c for c in [*CASES, *CLUSTER_CASES] if c.name == asked["build"]).build(tf)
         elif "run" in asked:
             begin = perf_counter()
             own = None
