@@ -66,7 +66,7 @@ def build(model: str, cluster: tf.train.ClusterSpec, index: int) -> Replica:
         accuracy = tf.reduce_mean(tf.cast(right, tf.float32), name="accuracy")
         step = tf.train.get_or_create_global_step()
         if model == "softmax":
-            optimizer = tf.train.GradientDescentOptimizer(0.5)
+            optimizer = tf.train.GradientDescentOptimizer(0.3)
         else:
             optimizer = tf.train.AdamOptimizer(1e-3)
         train = optimizer.minimize(loss, global_step=step)

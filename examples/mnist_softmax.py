@@ -36,7 +36,7 @@ def build(devices: int) -> dict[str, tf.Tensor | tf.Operation]:
         loss = tf.reduce_mean(entropies, name="loss")
         right = tf.equal(tf.argmax(logits, 1), tf.argmax(labels, 1))
         accuracy = tf.reduce_mean(tf.cast(right, tf.float32), name="accuracy")
-        train = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
+        train = tf.train.GradientDescentOptimizer(0.3).minimize(loss)
     return {"x": x, "labels": labels, "loss": loss, "accuracy": accuracy, "train": train}
 
 

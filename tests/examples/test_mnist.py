@@ -215,8 +215,9 @@ def test_the_three_servers_may_be_started_one_by_one(small_mnist):
     not shutil.which("make") or sys.platform != "linux", reason="needs make, and Linux's /proc"
 )
 def test_make_demo_trains_to_91_percent_and_leaves_nothing_running(tmp_path):
+    # Under `make test` this make is a sub-make, which says where it is.
     recipe = subprocess.run(
-        ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-n", "--no-print-directory", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     command = shlex.split(recipe.splitlines()[-1])
     assert command[0].endswith("bin/graphrt") and "launch" in command
