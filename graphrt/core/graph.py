@@ -22,7 +22,6 @@ from graphrt.core.tensor import IndexedSlices, SparseTensor, Tensor
 
 _VALID_OP_NAME = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
 _VALID_SCOPE_NAME = re.compile(r"^[A-Za-z0-9_.\\/>-]*$")
-DEFAULT_GRAPH_SEED = 87654321
 
 
 class _Scopes(threading.local):
@@ -43,8 +42,8 @@ class _Scopes(threading.local):
 class _Controller:
     """One control_dependencies scope: its inputs, and the ops made under it (which already wait for them)."""
 
-    def __init__(self, inputs: list[Operation], clears: bool) -> None:
-        self.inputs, self.clears = inputs, clears
+    def __init__(self, inputs: list[Operation]) -> None:
+        self.inputs = inputs
         self.made: set[Operation] = set()
 
 
@@ -329,7 +328,7 @@ class Graph:
                     continue  # a captured value: the call of the function waits for it
                 if op not in inputs:
                     inputs.append(op)
-            scopes.controllers = [*old, _Controller(inputs, False)]
+            scopes.controllers = [*old, _Controller(inputs)]
         try:
             yield
         finally:

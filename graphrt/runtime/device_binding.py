@@ -29,8 +29,6 @@ def _placed(kernel: Callable[..., Any], node: Node, device: Any) -> Callable[...
     wants_host = [
         i in host_in or node.input_dtypes[i].is_object or node.input_dtypes[i].is_ref for i in range(count)
     ]
-    host_out = set(host_arguments(op_def.host_outputs, op_def, len(node.dtypes)))
-    del host_out  # a kernel's host outputs are NumPy arrays already
     to_host, from_host = device.to_host, device.from_host
 
     def placed(*inputs: Any) -> Any:
